@@ -207,7 +207,7 @@ def test_every_term_of_a_query_belongs_to_a_word(language: str, text: str) -> No
 def test_terms_of_japanese_words_by_hand() -> None:
     """A pair that reaches over the edge of a word belongs to the second."""
     pieces = cut_words("東京の人口")
-    counted = terms_of_pieces(analyser("ja"), "東京の人口", pieces)
+    counted = list(terms_of_pieces(analyser("ja"), "東京の人口", pieces))
     terms = {piece.word: set(counts) for piece, counts in zip(pieces, counted, strict=True)}
     assert terms == {"東京": {"東", "京", "東京"}, "の": {"の", "京の"}, "人口": {"人", "口", "の人", "人口"}}
 

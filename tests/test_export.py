@@ -179,6 +179,7 @@ def test_queries_encoded_by_the_export_are_those_of_the_run(transferred: Path, p
         assert export_for(source, "onnx", out, queries=queries).queries == 4
         here = str(Path(__file__).parents[1])  # where vtkit's analyser is
         assert float(program(out, "encode.py", "--check", PYTHONPATH=here).split()[-3]) < 1e-4
+        assert "load comes first" in refused(out, "index.py", "search", "maple raven", PYTHONPATH=here)
         program(out, "index.py", "load")
         found = program(out, "index.py", "search", "maple raven", PYTHONPATH=here)
         wanted = next(open_searcher(source, model=None, collection=None).search(["maple raven"], 10))
@@ -233,6 +234,54 @@ def test_further_documents_are_cut_and_pruned_as_those_of_the_index(tmp_path: Pa
     for text, row in zip(texts, held, strict=True):
         wanted = dict(zip(map(str, row.indices.tolist()), row.data.tolist(), strict=True))
         assert json.loads(program(tmp_path / "out", "encode.py", "--document", text)) == pytest.approx(wanted, abs=1e-4)
+
+
+def test_further_documents_have_as_many_weights_as_those_of_the_index_whatever_its_settings_say(tmp_path: Path) -> None:
+    """All weights were encoded here; the settings would keep four times as many as stay in the end."""
+    texts = tiny.texts(12)
+    save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
+    encode_texts(tmp_path / "model", tmp_path / "texts.txt", tmp_path / "vectors")
+    index_vectors(tmp_path / "vectors", tmp_path / "index", document_weighting="geng", length=0.5, top_dimensions=3)
+    export_for(tmp_path / "index", "onnx", tmp_path / "out")
+    held = open_searcher(tmp_path / "index", model=None, collection=None).index.postings.by_document()
+    for text, row in zip(texts, held, strict=True):
+        wanted = dict(zip(map(str, row.indices.tolist()), row.data.tolist(), strict=True))
+        assert json.loads(program(tmp_path / "out", "encode.py", "--document", text)) == pytest.approx(wanted, rel=1e-3)
+
+
+def refused(folder: Path, *arguments: str, **environment: str) -> str:
+    """What a program of an export says that ends with exit code 1."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=kept, capture_output=True, encoding="utf-8", timeout=600
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_file_that_an_export_lacks_is_named(transferred: Path, exported: Exported, tmp_path: Path) -> None:
+    out, _ = exported(transferred, "opensearch")  # OpenSearch cannot run its model
+    assert "no encoder.json; README.md says" in refused(out, "index.py", "models")
+    save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
+    export_for(tmp_path / "model", "opensearch", tmp_path / "out")
+    assert "no mapping.json; README.md says" in refused(tmp_path / "out", "index.py", "load")
+    nowhere = refused(tmp_path / "out", "index.py", "models", OPENSEARCH="http://127.0.0.1:9")
+    assert "http://127.0.0.1:9 does not answer" in nowhere  # the model is there, and a server is asked to take it
+
+
+@pytest.mark.parametrize("target", ["qdrant", "opensearch", "onnx"])
+def test_the_first_result_in_the_readme_names_all_that_it_needs(
+    target: Target, transferred: Path, plain: Path, exported: Exported
+) -> None:
+    for source, needs in ((transferred, True), (plain, False)):
+        readme = (exported(source, target)[0] / "README.md").read_text("utf-8")
+        first, *_ = readme.partition("## First result")[2].split("```bash")[1].split("```")
+        commands = [line.partition("#")[0].split() for line in first.splitlines()]
+        assert ["python", "index.py", "search", '"a', 'query"'] in commands
+        assert (["pip", "install", "PATH"] in commands) == needs
+        assert ("`search` needs vtkit" in readme.partition("## First result")[0]) == needs
 
 
 def test_a_model_alone_is_exported_without_documents_and_loads_in_older_libraries(tmp_path: Path) -> None:
@@ -323,7 +372,7 @@ def postgres() -> Iterator[str]:
 def test_an_engine_ranks_exactly(
     target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "PART_BYTES", 4_000)
+    monkeypatch.setattr(documents, "PART_CHARACTERS", 4_000)
     environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
     if target == "postgres":
         environment["DATABASE_URL"] = request.getfixturevalue("postgres")

@@ -25,7 +25,7 @@ from vtkit.search.fields import ConditionError, Fields, common_kind, kind_of, wr
 from vtkit.search.index_info import RECORD, IndexRecord
 from vtkit.search.segments import generation_of
 from vtkit.system.checksums import files_of, write_record
-from vtkit.system.errors import DataError
+from vtkit.system.errors import DataError, RecipeError
 
 ROWS: list[dict[str, Any]] = [
     {"year": 2019, "source": "a", "tags": ["x", "y"], "seen": "2020-01-05", "open": True, "price": 1.5, "zip": "01234"},
@@ -270,6 +270,34 @@ def test_where_on_the_command_line(folder: Path, tmp_path: Path) -> None:
     ).stdout.splitlines()
     assert lines
     assert {int(line.split()[2].removeprefix("d")) % 3 for line in lines} == {1}
+
+
+def test_further_results_and_units_on_the_command_line(folder: Path, tmp_path: Path) -> None:
+    index, query = str(folder / "beir-index"), tiny.collection(60).queries[0].text
+    (tmp_path / "queries.tsv").write_text(f"q1\t{query}\n", "utf-8")
+
+    def found(*asked: str) -> list[Any]:
+        return list(json.loads(invoke("search", index, *asked, "--json").stdout)["results"])
+
+    for asked in ((query,), ("--unit", "maple"), (query, "--where", "source = 'b'")):
+        whole = found(*asked, "--top", "5")
+        assert len(whole) == 5
+        assert found(*asked, "--top", "3", "--offset", "2") == whole[2:]
+    in_b = found("--unit", "maple", "--where", "source = 'b'")
+    assert in_b
+    assert all(result["fields"]["source"] == "b" for result in in_b)
+    assert "Did you mean source?" in str(invoke("search", index, "--unit", "maple", "--where", "sorce = 'b'").exception)
+    assert "no further document" in invoke("search", index, query, "--offset", "100000").stdout
+    batch = ("search", index, "--batch", tmp_path / "queries.tsv")
+    ranks = [line.split()[2:4] for line in invoke(*batch, "--top", "4").stdout.splitlines()]
+    further = [line.split()[2:4] for line in invoke(*batch, "--top", "2", "--offset", "2").stdout.splitlines()]
+    assert further == ranks[2:]
+    assert [rank for _, rank in further] == ["3", "4"]
+    reasons = json.loads(invoke(*batch, "--why", "--json").stdout)["results"]
+    assert all(result["words"] for result in reasons)
+    refused = invoke(*batch, "--why").exception
+    assert isinstance(refused, RecipeError)
+    assert "--json" in str(refused)
 
 
 def test_a_wrong_condition_is_a_clear_error(folder: Path) -> None:

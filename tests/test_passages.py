@@ -21,8 +21,9 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.evaluation.judging import RUN_FILE
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.search import open_searcher
-from vtkit.search.engine import build_index, index_in_memory, open_index
-from vtkit.search.passages import Passages, as_rows, best_documents, spans_of
+from vtkit.search.engine import build_index, open_index
+from vtkit.search.exact import ExactIndex
+from vtkit.search.passages import Passages, best_documents, row_contents, spans_of
 from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.system.errors import DataError, RecipeError
@@ -72,13 +73,12 @@ def test_documents_of_one_passage_each_have_none() -> None:
     passages = Passages.of(long, settings)
     assert passages is not None
     assert passages.documents.tolist() == [0, 1, 2, 2]
-    rows = as_rows(long, passages)
-    assert [row.contents for row in rows] == ["T one two", "", "A title one two three", "A title three four"]
-    assert rows[3].fields == {"year": 1999}
+    rows = list(row_contents(long, passages))
+    assert rows == ["T one two", "", "A title one two three", "A title three four"]
     joined = Passages.joined([(None, 2), (passages, 3)])
     assert joined is not None
     assert joined.documents.tolist() == [0, 1, 2, 3, 4, 4]
-    assert [row.text for row in as_rows([*short, *long], joined)] == ["one two", "", *(row.text for row in rows)]
+    assert list(row_contents([*short, *long], joined)) == ["T one two", "", *rows]
 
 
 @st.composite
@@ -116,11 +116,11 @@ def test_documents_rank_by_their_best_passages_also_with_ties_and_conditions(
     collection: tuple[np.ndarray, np.ndarray, Passages, np.ndarray], depth: int
 ) -> None:
     queries, rows, passages, passing = collection
-    index = index_in_memory(sp.csr_matrix(rows, dtype=np.float32), passages).postings
+    index = ExactIndex.build(sp.csr_matrix(rows, dtype=np.float32), passages).postings
     asked = sp.csr_matrix(queries, dtype=np.float32)
     assert ranked(*index.search(asked, depth)) == brute_force(queries, rows, passages, depth)
     assert ranked(*index.search(asked, depth, passing)) == brute_force(queries, rows, passages, depth, passing)
-    rows_alone = index_in_memory(sp.csr_matrix(rows, dtype=np.float32)).search
+    rows_alone = ExactIndex.build(sp.csr_matrix(rows, dtype=np.float32)).search
     narrow = best_documents(rows_alone, asked, depth, passages.documents, 1)  # widened again and again
     assert ranked(*narrow) == brute_force(queries, rows, passages, depth)
     for number in range(passages.document_count):
@@ -181,8 +181,8 @@ def test_a_run_judges_searches_and_explains_documents_by_their_best_passages(tmp
     passages = postings.passages
     assert passages is not None
     assert len(passages) > 120
-    assert [row.text for row in as_rows(documents, Passages.of(documents, PassagesSection(words=4, overlap=1)))] == [
-        passages.text(row, documents[number]) for row, number in enumerate(passages.documents.tolist())
+    assert list(row_contents(documents, Passages.of(documents, PassagesSection(words=4, overlap=1)))) == [
+        f"cedar {passages.text(row, documents[number])}" for row, number in enumerate(passages.documents.tolist())
     ]
     collection = load_retrieval(str(finished.parent.parent / "collection"), "test")
     asked = [query.text for query in collection.queries]

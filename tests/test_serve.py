@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -13,9 +14,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,24 @@ from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from scipy import sparse
 
 import vtkit
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.deploy.batching import Batcher
+from vtkit.deploy.served import Encoding, Served
+from vtkit.deploy.server import bind, serve
 from vtkit.deploy.snippets import WIDTH, snippet
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_query_table
 from vtkit.encoder.sides import encode_side
-from vtkit.pipeline.search import open_searcher
-from vtkit.search.lexical import LexicalPart
+from vtkit.pipeline.search import open_searcher, open_served
+from vtkit.search.analysers import analyser
+from vtkit.search.results import Places
 from vtkit.search.segments import generation_of
+from vtkit.search.stored_vectors import read_vectors
+from vtkit.search.words import PREFIX, cut_words, forms, words_found
+from vtkit.system.errors import MachineError
 
 MARKUP = '<img src=x onerror="document.title=\'broken\'"><script>document.title="broken"</script> &amp; river'
 NASTY = [
@@ -223,6 +231,7 @@ def test_queries_are_weighed_by_the_table_where_the_model_has_one(folder: Path) 
         assert started.embed(["river " * 30], truncate=True)[0] == 200
         assert started.search(q="river")[0] == 404
         assert started.ask("GET", "/")[0] == 404
+        assert started.ask("GET", "/docs")[0] == 200
 
 
 def test_queries_have_the_dimensions_of_the_index_that_was_exported(tmp_path: Path) -> None:
@@ -262,8 +271,8 @@ def test_a_search_finds_what_the_searcher_finds(server: Running, folder: Path) -
         assert {token["token"] for token in result["tokens"]} == {token for token, _ in same.tokens}
         parts = [token["weight"] for token in (*result["tokens"], *result["special_tokens"])]
         assert sum(parts) == pytest.approx(result["score"], abs=0.01) or len(result["tokens"]) == 12
-        assert result["snippet"] == same.text
-        assert [token["text"] for token in result["tokens"]] == list(same.texts)
+        assert result["snippet"] == same.text == "".join(result["parts"])
+        assert set(result["parts"][1::2]) <= set(same.text.split())
         assert result["words"] == []
     for result in server.search(q="river stone", why="1")[1]["results"]:
         assert sum(part["score"] for part in result["words"]) == pytest.approx(result["score"], abs=0.01)
@@ -388,8 +397,11 @@ def test_the_description_names_every_route_and_nothing_elsewhere(server: Running
         *("embed_sparse", "search", "search_several", "info", "health", "metrics")
     }
     assert "http" not in re.sub(r"https?://spec\.openapis\.org\S*", "", json.dumps(described["paths"]))
-    for path in ("/docs", "/redoc"):  # their pages would load scripts from elsewhere
-        assert server.ask("GET", path)[0] == 404
+    for path in ("/docs", "/docs.js", "/page.css"):  # FastAPI's own page would load scripts from elsewhere
+        status, page = server.ask("GET", path)
+        assert status == 200
+        assert "http" not in page.replace("HTTP", "")
+    assert server.ask("GET", "/redoc")[0] == 404
 
 
 @pytest.mark.parametrize("mode", [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE])
@@ -658,27 +670,110 @@ def test_a_unit_lists_the_documents_in_which_it_weighs_most(server: Running, fol
     assert [result["id"] for result in found["results"]] == [result.id for result in wanted.results]
     column = searcher.index.postings.by_document()[:, [searcher.names.index("river")]].toarray().ravel()
     assert [result["score"] for result in found["results"]] == pytest.approx(sorted(column)[::-1][:5], rel=1e-5)
+    pages = [server.search(unit="river", run="tiny", top=2, offset=offset)[1] for offset in (0, 2)]
+    assert [hit["rank"] for page in pages for hit in page["results"]] == [1, 2, 3, 4]
+    assert [hit["id"] for page in pages for hit in page["results"]] == [hit.id for hit in wanted.results[:4]]
+    some = server.search(unit="river", run="nasty", where="year > 2020")[1]["results"]
+    assert [hit["id"] for hit in some] == ["d-plain"]
+    for asked, words in (
+        ({"where": "yaer > 2020"}, "no field 'yaer'. Did you mean year?"),
+        ({"q": "maple"}, "`unit` stands in place of `q`"),
+    ):
+        status, said = server.search(unit="river", run="nasty", **asked)
+        assert status == 422
+        assert words in said["error"]
     assert server.search(unit="nothing", run="tiny")[0] == 404
     assert server.search(unit="9" * 5000, run="tiny")[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "wrong"),
+    [
+        *(("GET", path, "were") for path in ("/search", "/info", "/health", "/metrics", "/openapi.json", "/docs")),
+        *(("GET", path, "were") for path in ("/", "/page.js", "/page.css", "/docs.js")),
+        ("GET", "/", "offset"),  # which the page does not read
+        *(("POST", path, "where") for path in ("/search", "/embed_sparse")),
+    ],
+)
+def test_a_parameter_that_a_path_does_not_have_is_refused(server: Running, method: str, path: str, wrong: str) -> None:
+    body = None if method == "GET" else {"queries": ["river"], "inputs": "river"}
+    status, said = server.ask(method, f"{path}?{wrong}=year+%3E+2020", body)
+    assert (status, said["error_type"]) == (422, "Validation")
+    assert said["error"].startswith(f"{wrong}: {path} takes ")
+
+
+def test_a_condition_is_given_once_and_known_parameters_are_taken(server: Running) -> None:
+    status, said = server.ask("GET", "/search?q=river&run=nasty&where=year+%3E+2020&where=year+%3C+2020")
+    assert status == 422
+    assert said["error"].startswith("where: /search takes ")
+    assert server.ask("GET", "/search?q=river&run=nasty&fields=year&fields=url")[0] == 200
+    assert server.ask("GET", "/?q=river&run=nasty&beside=tiny&top=10&where=year+%3E+2020&unit=river")[0] == 200
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+        connection.request("HEAD", "/search?q=river&top=3")
+        assert connection.getresponse().status == 200
+    assert server.ask("GET", "/nothing?were=1")[0] == 404
+
+
+def test_a_server_says_that_it_loads(server: Running) -> None:
+    assert "loading encoder, runs/tiny, nasty" in (server.outputs / "stderr").read_text("utf-8")
+
+
+def test_the_second_of_two_servers_on_a_port_is_told_to_choose_another() -> None:
+    """Both have bound it while none listens, as servers do while they load."""
+    with bind("127.0.0.1", 0) as first, bind("127.0.0.1", first.getsockname()[1]) as second:
+        first.listen(1)
+        nothing: Any = None
+        with pytest.raises(MachineError, match=r"cannot listen on 127.0.0.1, port \d+: .*Choose another port"):
+            serve(nothing, nothing, "127.0.0.1", second, print)
+
+
+@pytest.mark.parametrize("of_run", [True, False])
+def test_served_vectors_of_documents_are_those_of_the_index(of_run: bool, tmp_path: Path) -> None:
+    """Of as many tokens, and with the share of the sum and the largest weights that the index keeps."""
+    texts = [*tiny.texts(12, words=(3, 30)), "river"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
+    if of_run:
+        more = "[index]\nmass = 0.5\ndocument_length = 12\ntop_dimensions = 9\n"
+        home = source = tiny.finished_run(tmp_path, tiny.collection(20), more=more)
+        kept = {}
+    else:
+        save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "encoder")
+        home, source = tmp_path / "index", tmp_path / "encoder"
+        kept = {"mass": 0.5, "max_length": 12, "top_dimensions": 9}
+    vtkit.encode_texts(source, tmp_path / "texts.txt", tmp_path / "vectors", **kept)
+    if not of_run:
+        vtkit.index_vectors(tmp_path / "vectors", home)
+    served = Served(*open_served([str(home)]))
+    (vectors,) = served.compute(Encoding("document", True), [texts])
+    wanted = read_vectors(tmp_path / "vectors" / "vectors")
+    assert isinstance(vectors, sparse.csr_matrix)
+    assert 0 < wanted.getnnz(axis=1).max() <= (36 if of_run else 9)  # candidates of a run's
+    np.testing.assert_allclose(vectors.toarray(), wanted.toarray(), atol=1e-5)
+    assert served.longest("document") == 12
+
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def opened_in_chromium(address: str, profile: Path) -> str:
+    """A page after its scripts have run, without errors and without what the policy blocks."""
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
+            "--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom", address,
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here to open the page in")
 @pytest.mark.parametrize("query", ["river maple", MARKUP, "</h2><script>document.title='broken'</script> river"])
 def test_the_page_shows_markup_as_text_and_has_no_errors(query: str, server: Running, tmp_path: Path) -> None:
     asked = urlencode({"q": query, "run": "nasty", "beside": "tiny", "top": 10})
-    assert CHROMIUM is not None
-    done = subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
-            "--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom", f"http://127.0.0.1:{server.port}/?{asked}",
-        ],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert "CONSOLE" not in done.stderr, done.stderr  # neither errors nor what the policy blocked
-    page = done.stdout
+    page = opened_in_chromium(f"http://127.0.0.1:{server.port}/?{asked}", tmp_path)
     assert page.count("<script") == 1  # the page's own
     assert "<img" not in page
     assert "&lt;img src=x onerror=" in page
@@ -687,8 +782,17 @@ def test_the_page_shows_markup_as_text_and_has_no_errors(query: str, server: Run
     assert page.count("<section>") == 2
     assert 'href="javascript' not in page
     assert 'href="https://example.org/?&lt;b&gt;"' in page or 'href="https://example.org/?<b>"' in page
-    assert "<mark>river</mark>" in page or query != "river maple"  # of others more tokens score than are named
+    assert "<mark>river</mark>" in page
     assert page.count("beside: ") > 3
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here to open the page in")
+def test_the_page_of_the_interface_lists_every_route_and_has_no_errors(server: Running, tmp_path: Path) -> None:
+    page = opened_in_chromium(f"http://127.0.0.1:{server.port}/docs", tmp_path)
+    for route in ("POST /embed_sparse", "GET /search", "POST /search", "GET /info", "GET /health", "GET /metrics"):
+        assert f"<h2>{route}</h2>" in page
+    assert "<td>where</td>" in page
+    assert "A condition on the documents' fields" in page
 
 
 def test_a_batch_holds_work_of_one_kind_up_to_its_cost_and_order_is_kept() -> None:
@@ -729,16 +833,58 @@ def test_a_request_that_breaks_its_batch_fails_alone() -> None:
     assert isinstance(broken, ValueError)
 
 
-@given(st.text(max_size=1000), st.lists(st.tuples(st.text(max_size=8), st.floats(0, 9)), max_size=5))
-def test_a_snippet_is_a_stretch_of_the_text(text: str, tokens: list[tuple[str, float]]) -> None:
-    shown = snippet(text, tokens)
+def places(text: str, parts: Mapping[str, float]) -> Places:
+    """Where the words of ``parts`` stand in ``text``."""
+    return tuple((start, stop, parts[word]) for start, stop, word in cut_words(text) if parts.get(word))
+
+
+@given(st.text(max_size=1000), st.randoms())
+def test_a_snippet_is_a_stretch_of_the_text(text: str, draw: random.Random) -> None:
+    words = {piece.word: draw.choice([0.0, 0.5, 2.0]) for piece in cut_words(text) if piece.word}
+    parts = snippet(text, places(text, words))
+    shown = "".join(parts)
     assert shown.removeprefix("… ").removesuffix(" …") in " ".join(text.split()) + " "
     assert len(shown) <= WIDTH + 4
+    assert len(parts) % 2
+    assert all(words[part] for part in parts[1::2] if part in words)
 
 
-def test_a_snippet_shows_where_the_heaviest_tokens_stand_together() -> None:
+def test_a_snippet_shows_where_the_heaviest_words_stand_together() -> None:
     text = "river " + "filler " * 200 + "a maple by the river " + "filler " * 200 + "maple"
-    shown = snippet(text, [("river", 1.0), ("maple", 1.5)])
-    assert re.fullmatch("… .*a maple by the river.* …", shown)
-    terms = {"bm25:수소": "수소", "bm25:<수": "수", "bm25:<maple>": "maple"}
-    assert {name: LexicalPart.text(name) for name in terms} == terms
+    parts = snippet(text, places(text, {"river": 1.0, "maple": 1.5}))
+    assert re.fullmatch("… .*a maple by the river.* …", "".join(parts))
+    assert parts[1::2] == ["maple", "river"]
+
+
+def test_words_that_found_a_document_are_marked_whole_and_fragments_of_others_are_not() -> None:
+    cut = analyser("de").of_query
+    terms = {f"{PREFIX}{term}": 1.0 for term in cut("kabelloser Kopfhörer")}
+    by_terms = words_found(
+        "Die kabellosen Mäuse, diese These über KOPFHÖRERN.", terms, lambda word: [{f"{PREFIX}{t}" for t in cut(word)}]
+    )
+    assert [(start, stop) for start, stop, _ in by_terms] == [(4, 14), (39, 49)]  # kabellosen, KOPFHÖRERN
+    tokens = {"kabellose": {"kabel", "##lose"}, "diese": {"die", "##se"}, "katzen": {"katze", "##n"}}
+    text, parts = "kabellose diese katzen", {"kabel": 5.0, "##lose": 4.0, "##se": 3.0, "katze": 2.0}
+    assert [text[start:stop] for start, stop, _ in words_found(text, parts, lambda word: [tokens[word]])] == [
+        "kabellose",
+        "katzen",
+    ]
+    named = [form for name in ("271:instagram facebook twitter", "bm25:en/card*", "Card") for form in forms(name)]
+    assert named == [":instagram", ":facebook", ":twitter", "bm25:card*", "card"]
+
+
+def test_a_found_document_has_its_words_by_the_encoder_by_bm25_and_both(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("rivers and maples\nstone oak oakriver\nan amber falcon\n", "utf-8")
+    vtkit.encode_texts(folder / "table", tmp_path / "texts.txt", tmp_path / "vectors")
+    for lexical, query, wanted in (
+        ("bm25", "river", {"1": ["rivers"]}),
+        ("none", "oak stone", {"2": ["stone", "oak"]}),
+    ):
+        vtkit.index_vectors(tmp_path / "vectors", tmp_path / lexical, lexical=lexical, language="en")
+        searcher = replace(open_searcher(tmp_path / lexical, model=None, collection=None), marks=True)
+        (found,) = searcher.search([query], 3)
+        marked = {hit.id: [hit.text[start:stop] for start, stop, _ in hit.places] for hit in found.results}
+        assert {name: marked[name] for name in wanted} == wanted
+        assert all(0 < part <= hit.score + 1e-4 for hit in found.results for *_, part in hit.places)
+        (unmarked,) = replace(searcher, marks=False).search([query], 3)
+        assert [hit.places for hit in unmarked.results] == [()] * len(found.results)

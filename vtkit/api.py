@@ -187,10 +187,10 @@ def encode_texts(
         side: chooses the prompt, and the half of an asymmetric encoder.
         max_length: tokens at which a text is cut; by default those of the run, else 256, and 64 for queries.
         top_dimensions: number of the largest weights to keep per text.
-        mass: share of the sum of a document's weights to keep; by default that of ``index.mass``.
+        mass: share of the sum of a document's weights to keep; by default that of ``index.mass``. Not for queries.
         precision: of the encoder's matrix products, ``float32`` (the default without a run) or ``bf16``.
         passages: settings of ``[index.passages]``, such as ``{"words": 200}``: documents are cut into passages, each of
-            which is encoded.
+            which is encoded. Not for queries.
         part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
         join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
             parts.
@@ -201,7 +201,7 @@ def encode_texts(
 
     Raises:
         DataError: the texts cannot be read, or parts to be joined are missing.
-        RecipeError: the folder exists, or there is no such side or part.
+        RecipeError: the folder exists, there is no such side or part, or a setting of documents is given for queries.
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.data.executors import start_early
@@ -223,6 +223,8 @@ def encode_texts(
     if top_dimensions is None and side == "document":
         top_dimensions = index.candidate_dimensions
     given = {name: value for name, value in (("mass", mass), ("passages", passages)) if value is not None}
+    if given and side == "query":
+        raise RecipeError(f"{' and '.join(given)}: these are for documents. Leave them out for queries.")
     changed = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
     index = index.model_copy(update={name: getattr(changed, name) for name in given})
     of_run = {} if own_index is None else own_index.model_dump(mode="json", exclude=OF_A_RUN)
@@ -423,7 +425,7 @@ def export_for(
     from vtkit.deploy.result import Target
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
-    from vtkit.search.folders import is_index_folder
+    from vtkit.search.folders import candidates_of, is_index_folder
     from vtkit.search.searcher import Searcher
     from vtkit.settings.engines import not_installed
     from vtkit.settings.index import IndexSection
@@ -460,7 +462,7 @@ def export_for(
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
     of = Source(
         place.absolute().name, encoder, searcher, texts, settings.query_length, longest,
-        settings.candidate_dimensions, settings.top_dimensions, beside,
+        candidates_of(place, settings), settings.top_dimensions, beside,
     )  # fmt: skip
     return export(of, target, Path(folder), top_dimensions)
 
@@ -739,6 +741,7 @@ def search_run(
     queries: str | Sequence[str],
     *,
     top: int = 10,
+    offset: int = 0,
     where: str | None = None,
     model: str | None = None,
     collection: str | None = None,
@@ -750,6 +753,7 @@ def search_run(
         run: its folder, or one that :func:`index_vectors` made.
         queries: several queries, or one string.
         top: results per query.
+        offset: results to leave out before these.
         where: a condition on the fields of documents, such as ``"year >= 2020"`` (docs/data.md#fields).
         model: stage whose model and index to use; the final one by default.
         collection: evaluation set; the first by default.
@@ -769,7 +773,7 @@ def search_run(
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
     searcher = open_searcher(folder, model=model, collection=collection, query_language=query_language)
     results: list[list[SearchResult]] = []
-    for of_query in searcher.search(listed, top, where=where):
+    for of_query in searcher.search(listed, top, skip=offset, where=where):
         for warning in of_query.warnings:
             console.warn(warning)
         results.append(list(of_query.results))

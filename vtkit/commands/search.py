@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vtkit.commands.options import SearchedArgument, WhereOption, argument, option
 from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
+from vtkit.search.results import LATENT_TERM, NO_WORD, READABLE
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.runtime import kept_for_good
@@ -46,6 +48,7 @@ def search(
     run: SearchedArgument,
     query: Annotated[str | None, argument("What to search for. Default: prompt for queries.", "QUERY")] = None,
     top: Annotated[int, option("How many results.", None, "--top", "-k", min=1)] = 10,
+    offset: Annotated[int, option("Leave out so many results before these.", None, "--offset", min=0)] = 0,
     batch: Annotated[
         str | None,
         option(
@@ -75,19 +78,22 @@ def search(
         raise RecipeError("Give a query, a file of them with --batch, or a --unit.")
     if query is not None and is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
+    if why and batch is not None and not console.in_json:
+        raise RecipeError("--why with --batch: a TREC run has no room for reasons. Add --json, or leave out --why.")
     queries = read_query_file(batch) if batch is not None else []
     if batch is not None and not queries:
         raise VtkitError(f"{batch} has no query.")
     searcher = _opened(run, model, collection, query_language)
+    find = partial(searcher.search, skip=offset, where=where, why=why)
     if batch is not None:
-        answers = searcher.search([each.text for each in queries], top, where=where)
-        _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name)
+        answers = find([each.text for each in queries], top)
+        _print_batch(zip([each.id for each in queries], answers, strict=True), run.absolute().name, offset + 1)
     elif query is not None:
-        _print_found(next(searcher.search([query], top, where=where, why=why)), why)
+        _print_found(next(find([query], top)), why, offset)
     elif unit is not None:
-        _print_found(searcher.texts_of(unit, top), True)
+        _print_found(searcher.texts_of(unit, top, skip=offset, where=where), True, offset)
     else:
-        _prompt(searcher, top, where, why)
+        _prompt(searcher, find, top, offset, why)
 
 
 def explain(
@@ -115,23 +121,24 @@ def _opened(run: Path, model: str | None, collection: str | None, query_language
 
 def shown_tokens(pairs: Weighted) -> str:
     """Tokens with their weights, on one line."""
-    return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
+    named = ((LATENT_TERM.sub(READABLE, str(token)), weight) for token, weight in pairs)
+    return "  ".join(f"{console.one_line(token, 40)} {weight:.2f}" for token, weight in named)
 
 
-def _prompt(searcher: Searcher, top: int, where: str | None, why: bool) -> None:
+def _prompt(searcher: Searcher, find: Callable[..., Iterator[Found]], top: int, offset: int, why: bool) -> None:
     answer: Found | None = None
     for line in _asked(len(searcher.documents)):
         command, _, argument = line.partition(" ")
         number = int(argument) if argument.isascii() and argument.isdigit() and len(argument) < 10 else 0
         if command == ":top" and number:
             top = number
-        elif command == ":explain" and number and answer and number <= len(answer.results):
-            _print_explanation(searcher.explain(answer.query, answer.results[number - 1].id))
+        elif command == ":explain" and answer and 0 < number - offset <= len(answer.results):
+            _print_explanation(searcher.explain(answer.query, answer.results[number - offset - 1].id))
         elif command in (":top", ":explain"):
             console.say(f"{command} needs a number{', the rank of a result above' if command == ':explain' else ''}.")
         else:
-            answer = next(searcher.search([line], top, where=where, why=why))
-            _print_found(answer, why)
+            answer = next(find([line], top))
+            _print_found(answer, why, offset)
 
 
 def _asked(documents: int) -> Iterator[str]:
@@ -160,7 +167,7 @@ def _warn(answer: Found) -> None:
         console.warn(warning)
 
 
-def _print_found(answer: Found, why: bool) -> None:
+def _print_found(answer: Found, why: bool, offset: int) -> None:
     _warn(answer)
     if console.answered(answer):
         return
@@ -175,7 +182,8 @@ def _print_found(answer: Found, why: bool) -> None:
         for word in result.words:
             console.write(f"     {_word(word)}")
     if not answer.results:
-        console.write("nothing found: no document that was searched shares a term with the query")
+        further = "further " if offset else ""
+        console.write(f"nothing found: no {further}document that was searched shares a term with the query")
 
 
 def _field(item: tuple[str, Any]) -> str:
@@ -193,10 +201,10 @@ def _word(part: WordShare) -> str:
         for name, score, tokens in sides
         if score or tokens
     )
-    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or '(no word)'}  [{said}]"
+    return f"{part.score:6.2f}  {console.one_line(part.word, 40) or NO_WORD}  [{said}]"
 
 
-def _print_batch(answers: Iterable[tuple[str, Found]], tag: str) -> None:
+def _print_batch(answers: Iterable[tuple[str, Found]], tag: str, first: int) -> None:
     from vtkit.data.trec import trec_lines
 
     for identity, answer in answers:
@@ -204,7 +212,7 @@ def _print_batch(answers: Iterable[tuple[str, Found]], tag: str) -> None:
         if console.answered({"id": identity, **vars(answer)}, indent=None):
             continue
         results = [(result.id, result.score) for result in answer.results]
-        for line in trec_lines({identity: results}, "_".join(tag.split()) or "vtkit"):
+        for line in trec_lines({identity: results}, "_".join(tag.split()) or "vtkit", first):
             console.write(line, exact=True)
 
 
@@ -230,4 +238,5 @@ def _print_explanation(explanation: Explanation) -> None:
 
 def _print_products(rows: Iterable[SharedToken]) -> None:
     for token, query_weight, document_weight, product in rows:
-        console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")
+        shown = console.one_line(LATENT_TERM.sub(READABLE, token), 60)
+        console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {shown}")

@@ -39,7 +39,7 @@ def serve(
     ] = None,
     collection: Annotated[str | None, option("Evaluation set of each run. Default: the first.", "NAME")] = None,
     max_length: Annotated[
-        int | None, option("Tokens read of each text. Default: the model's limit.", "TOKENS", min=3)
+        int | None, option("Tokens read of each text. Default: the run's, or the model's limit.", "TOKENS", min=3)
     ] = None,
     precision: Annotated[Literal["float32", "bf16"], option("Precision of the encoder's matrix products.")] = "float32",
 ) -> None:
@@ -58,11 +58,12 @@ def serve(
 
     bound = server.bind(host, port)
     names = [located(name) for name in served]
+    console.say(f"loading {', '.join(served)}, which takes some seconds")
     with kept_for_good():
-        name, encoder, searchers, encoded_for = open_served(names, stages=model or (), collection=collection)
+        loaded = open_served(names, model or (), collection, max_length)
     from vtkit.deploy.served import Served  # imports torch, which a model that is not there does not need
 
-    opened = Served(name, encoder, searchers, max_length, precision, encoded_for)
+    opened = Served(*loaded, precision)
 
     def ready(address: str) -> None:
         console.write(f"serving {', '.join(served)} on {address}")

@@ -26,10 +26,10 @@ def to_run(
     }
 
 
-def trec_lines(run: Run, tag: str) -> Iterator[str]:
-    """``query Q0 document rank score tag`` lines, ranks from 1; a query without results has none."""
+def trec_lines(run: Run, tag: str, first: int = 1) -> Iterator[str]:
+    """``query Q0 document rank score tag`` lines, ranks from ``first``; a query without results has none."""
     for query, results in run.items():
-        for rank, (document, score) in enumerate(results, 1):
+        for rank, (document, score) in enumerate(results, first):
             yield f"{query} Q0 {document} {rank} {score:.9g} {tag}"
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -53,7 +53,8 @@ REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 COMPUTED = ("/embed_sparse", "/search")  # routes whose requests in progress are limited
 
-PAGE = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}  # files of the search page
+PAGE = {"/": "page.html", "/page.js": "page.js"}  # files of the search page
+DOCS = {"/docs": "docs.html", "/docs.js": "docs.js", "/page.css": "page.css"}  # of the page that describes the routes
 
 HEADERS = {  # headers of every answer: a page shows the content of documents and never executes it
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -136,6 +137,13 @@ class Parameters(Settings):
     most."""
 
 
+PARAMETERS: dict[str, Collection[str]] = {
+    "/search": Parameters.model_fields,
+    "/": ("q", "where", "run", "beside", "top", "unit"),
+}
+"""Parameters in the address of GET, by path; all other requests have none."""
+
+
 class Queries(Settings):
     """A search for several queries."""
 
@@ -150,12 +158,6 @@ class TokenWeight(TypedDict):
 
     token: str
     weight: float
-
-
-class TextWeight(TokenWeight):
-    """The same with the token's text, as documents have it."""
-
-    text: str
 
 
 class WordWeight(TypedDict):
@@ -176,9 +178,10 @@ class Hit(TypedDict):
     id: str
     title: str
     snippet: str
+    parts: list[str]  # the snippet, cut so that every second part is a word that found the document
     passage: str | None  # the part of the text that found it; null if documents are not cut into passages
     score: float
-    tokens: list[TextWeight]
+    tokens: list[TokenWeight]
     special_tokens: list[TokenWeight]
     words: list[WordWeight]
     fields: dict[str, Any]
@@ -244,7 +247,7 @@ class Service:
             title="vtkit serve",
             summary="Sparse vectors and searches",
             version=__version__,
-            docs_url=None,  # the pages of the documentation would load scripts from elsewhere
+            docs_url=None,  # these pages would load scripts from elsewhere; docs.html does not
             redoc_url=None,
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
             exception_handlers=dict.fromkeys(refusals, self._failed),
@@ -255,14 +258,15 @@ class Service:
             ("/embed_sparse", self.embed_sparse, list[list[Entry]], (400, 408, 413, 415, 422, 424, 429, 503)),
             ("/search", self.search, Answer, (400, 404, 422, 424, 429, 503)),
             ("/search", self.search_several, Answers, (400, 404, 408, 413, 415, 422, 424, 429, 503)),
-            ("/info", self.info, dict[str, Any], ()),
+            ("/info", self.info, dict[str, Any], (422,)),
         ):
             answers: dict[int | str, dict[str, Any]] = {status: {"model": Failure} for status in statuses}
             method = "GET" if endpoint in (self.search, self.info) else "POST"
             add(path, endpoint, methods=[method], responses={200: {"model": model}, **answers})
-        add("/health", self.health, response_class=Response, responses={503: {"model": Failure}})
-        add("/metrics", self.metrics, response_class=PlainTextResponse)
-        for path in PAGE if served.searchers else ():
+        failed: dict[int | str, dict[str, Any]] = {422: {"model": Failure}}
+        add("/health", self.health, response_class=Response, responses={**failed, 503: {"model": Failure}})
+        add("/metrics", self.metrics, response_class=PlainTextResponse, responses=failed)
+        for path in {**DOCS, **(PAGE if served.searchers else {})}:
             add(path, _page, include_in_schema=False)
         self.methods: dict[str, list[str]] = {}  # of each path
         for route in self.app.routes:
@@ -280,6 +284,7 @@ class Service:
             await send(message)
 
         try:
+            self._check_parameters(Request(scope))
             asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # the server sends no body
             if scope["path"] in COMPUTED:
                 counted.enter_context(self._counted())
@@ -294,6 +299,16 @@ class Service:
             self.requests.labels(route, str(status)).inc()
             self.seconds.labels(route).observe(time.monotonic() - started)
 
+    def _check_parameters(self, request: Request) -> None:
+        """Refuse parameters of the address that the path does not have: a condition that is misspelt or given twice
+        would be left out in silence."""
+        path, given = request.scope["path"], [name for name, _ in request.query_params.multi_items()]
+        known = PARAMETERS.get(path, ()) if request.method != "POST" else ()
+        for name in given if path in self.methods else ():
+            if name not in known or (name != "fields" and given.count(name) > 1):
+                said = f"takes {', '.join(known)}, each once" if known else "takes no parameters in its address"
+                raise Refusal(422, f"{name}: {path} {said}")
+
     async def embed_sparse(self, request: Request, asked: EmbedRequest) -> Response:
         """The vectors of one or several texts."""
         truncate = self.limits.truncate if asked.truncate is None else asked.truncate
@@ -304,6 +319,8 @@ class Service:
     async def search(self, request: Request, asked: Annotated[Parameters, Query()]) -> Response:
         """The results of one query in one run."""
         name, query = ("q", asked.q) if asked.unit is None else ("unit", asked.unit)
+        if name == "unit" and asked.q:
+            raise Refusal(422, "`unit` stands in place of `q`. Give one of them.")
         (answer,) = await self._searched(request, asked, name, [query])
         return _json(answer)
 
@@ -473,10 +490,11 @@ def _answer(found: Found, asked: Settings, run: str) -> dict[str, Any]:
             "rank": result.rank,
             "id": result.id,
             "title": result.title,
-            "snippet": snippet(result.shown, zip(result.texts, (weight for _, weight in result.tokens), strict=True)),
+            "snippet": "".join(parts := snippet(result.shown, result.places)),
+            "parts": parts,
             "passage": result.passage,
             "score": result.score,
-            "tokens": [token | {"text": text} for token, text in zip(_named(result.tokens), result.texts, strict=True)],
+            "tokens": _named(result.tokens),
             "special_tokens": _named(result.special_tokens),
             "words": [
                 word._asdict() | {"tokens": _named(word.tokens), "terms": _named(word.terms)} for word in result.words
@@ -515,7 +533,7 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _page(request: Request) -> Response:
-    return FileResponse(Path(__file__).parent / "page" / PAGE[request.scope["path"]])
+    return FileResponse(Path(__file__).parent / "page" / {**DOCS, **PAGE}[request.scope["path"]])
 
 
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

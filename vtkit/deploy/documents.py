@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from vtkit.data.text import batches
 from vtkit.encoder.documents import pruned
 from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import typed_fields
@@ -27,7 +28,7 @@ from vtkit.system import console
 from vtkit.system.errors import DataError
 
 DEPTH = 10  # results of a replayed query
-PART_BYTES = 8_000_000  # approximate size of a file, which bulk interfaces accept as one request
+PART_CHARACTERS = 5_000_000  # of a file, which bulk interfaces accept as one request, whatever its letters
 PASSAGE_OF = "document_number"  # field of a passage, by which results are grouped
 _DIGEST = b"sha256:"
 
@@ -170,7 +171,7 @@ class Collection:
     def write(
         self, folder: Path, name: str, line: Callable[[Entry], str], around: tuple[str, str, str] = ("", "", "")
     ) -> list[str]:
-        """Write the documents into files of about :data:`PART_BYTES`, ``folder/name``, in which ``{}`` becomes the
+        """Write the documents into files of about :data:`PART_CHARACTERS`, ``folder/name``, in which ``{}`` becomes the
         number of a file.
 
         Args:
@@ -183,8 +184,7 @@ class Collection:
         folder.mkdir()
         opening, between, closing = around
         files: list[str] = []
-        lines = map(line, self.entries())
-        parts = iter(lambda: list(_first_of(lines, PART_BYTES)), [])
+        parts = batches(map(line, self.entries()), len(self), PART_CHARACTERS)
         for part in console.tracked(parts, "documents", len(self), len):
             files.append(name.format(f"{len(files):05}"))
             text = opening + between.join(part) + closing
@@ -200,15 +200,6 @@ class Collection:
             vectors.data = (vectors.data.view(np.int32) >> 15 << 15).view(np.float32)
         ids, scores = ExactIndex.build(vectors, self.passages).search(queries, DEPTH)
         return ids, scores * np.float32(self.step or 1.0)
-
-
-def _first_of(lines: Iterator[str], most: int) -> Iterator[str]:
-    """Take ``lines`` until they have more than ``most`` bytes together."""
-    for line in lines:
-        yield line
-        most -= len(line.encode())
-        if most < 0:
-            return
 
 
 def json_line(value: object) -> str:

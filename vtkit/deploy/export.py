@@ -50,11 +50,11 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
     with new_folder(out) as folder:
         console.say("writing the model as ONNX")
         checked = write_portable(source, folder, target)
-        if collection is not None:
+        if collection is not None or target == "opensearch":  # whose index.py also registers models
             shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
             if "from rest import" in (folder / "index.py").read_text("utf-8"):
                 shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
-            if collection.columns:
+            if collection is not None and collection.columns:
                 (folder / "fields.json").write_text(json.dumps(collection.columns, indent=1), encoding="utf-8")
         facts: Facts = engine.write(source, collection, folder)
         kept = write_replay(source, folder, collection)

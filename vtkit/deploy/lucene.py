@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from google.protobuf.internal.encoder import _VarintBytes  # protobuf comes with onnx
 
 from vtkit.deploy.documents import PASSAGE_OF, Collection, Entry, json_line
 from vtkit.deploy.portable import Source
@@ -46,36 +47,26 @@ def write_ciff(collection: Collection, file: BinaryIO) -> None:
     total = int(lengths.sum())
     header = _integers({1: 1, 2: len(terms), 3: len(collection), 4: len(terms), 5: len(collection), 6: total})
     mean = np.float64(total / max(1, len(collection))).tobytes()
-    _message(file, header + _varint(7 << 3 | 1) + mean + _text(8, "impacts, exported by vtkit"))
+    _message(file, header + _VarintBytes(7 << 3 | 1) + mean + _bytes(8, b"impacts, exported by vtkit"))
     for term in console.tracked(terms, CIFF, len(terms)):
         part = slice(lists.indptr[term], lists.indptr[term + 1])
         numbers, weights = lists.indices[part], lists.data[part]
         gaps = np.diff(numbers, prepend=0).tolist()
         pairs = (_integers({1: gap, 2: weight}) for gap, weight in zip(gaps, weights.tolist(), strict=True))
-        entries = b"".join(_varint(4 << 3 | 2) + _varint(len(pair)) + pair for pair in pairs)
-        _message(file, _text(1, f"t{term}") + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
+        entries = b"".join(_bytes(4, pair) for pair in pairs)
+        _message(file, _bytes(1, f"t{term}".encode()) + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
     for number in range(len(collection)):
-        identity = _docid(collection.document(number), number)
-        _message(file, _integers({1: number}) + _text(2, identity) + _integers({3: int(lengths[number])}))
+        identity = _docid(collection.document(number), number).encode()
+        _message(file, _integers({1: number}) + _bytes(2, identity) + _integers({3: int(lengths[number])}))
 
 
 def _message(file: BinaryIO, content: bytes) -> None:
-    file.write(_varint(len(content)) + content)
+    file.write(_VarintBytes(len(content)) + content)
 
 
 def _integers(fields: dict[int, int]) -> bytes:
-    return b"".join(_varint(number << 3) + _varint(value) for number, value in fields.items() if value)
+    return b"".join(_VarintBytes(number << 3) + _VarintBytes(value) for number, value in fields.items() if value)
 
 
-def _text(number: int, text: str) -> bytes:
-    content = text.encode()
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+def _bytes(number: int, content: bytes) -> bytes:
+    return b"".join([_VarintBytes(number << 3 | 2), _VarintBytes(len(content)), content])

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from vtkit.deploy.limits import Refusal
 from vtkit.encoder.asymmetric import dimension_names
+from vtkit.encoder.documents import Dimensions, pruned
 from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import first_tokens
 from vtkit.search.results import Found
@@ -62,12 +63,14 @@ class Served:
     name: str  # name of the encoder: folder, hub id or run
     encoder: SparseEncoder
     searchers: dict[str, Searcher]
-    text_tokens: int | None = None  # tokens at which a text is cut; None: the encoder's limit
-    precision: Precision = "float32"
-    encoded_for: str | None = None
+    encoded_for: str | None
     """The run for whose index queries are encoded, with BM25's terms; None: a model was named, which encodes them
     alone."""
 
+    text_tokens: int | None  # tokens at which a document is cut; None: the encoder's limit
+    candidates: int | None  # largest weights of a document that are kept; None: all
+    mass: float  # share of the sum of a document's weights that is kept
+    precision: Precision = "float32"
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and number of the file of each index's state
 
     @property
@@ -101,7 +104,7 @@ class Served:
             queries = [str(query) for request in requests for query in request]
             searcher = self.searchers[kind.run]
             if kind.units:
-                return [[searcher.texts_of(unit, kind.top)] for unit in queries]
+                return [[searcher.texts_of(unit, kind.top, skip=kind.offset, where=kind.where)] for unit in queries]
             found = searcher.search(queries, kind.top, skip=kind.offset, where=kind.where, why=kind.why)
             return [list(islice(found, len(request))) for request in requests]
         rows: list[slice | Exception] = []
@@ -120,6 +123,8 @@ class Served:
         else:
             length = self.longest(kind.side)
             vectors = encode_side(self.encoder, texts, kind.side, length, precision=self.precision)
+        if kind.side == "document":  # as the index has them
+            vectors, _ = pruned(vectors, self.candidates, self.mass, Dimensions.of(self.encoder).power)
         return [row if isinstance(row, Exception) else vectors[row] for row in rows]
 
     def _text(self, text: Text, side: Side) -> str:

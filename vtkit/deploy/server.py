@@ -7,7 +7,8 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,8 @@ def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready
     requests."""
     from vtkit.deploy.app import HEADERS, Service
 
-    bound.listen(BACKLOG)
+    with _refused(host, bound.getsockname()[1]):  # another server may have bound the same port, and listened first
+        bound.listen(BACKLOG)
     shown = f"[{host}]" if ":" in host else host
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # else it logs every client that disconnects
     config = Config(
@@ -107,14 +109,21 @@ class _Connection(H11Protocol):
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket with this address, port 0 for any free one, which refuses connections until :func:`serve` listens."""
-    try:
+    with _refused(host, port):
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+    return bound
+
+
+@contextmanager
+def _refused(host: str, port: int) -> Iterator[None]:
+    """Say what to do if the system refuses an address."""
+    try:
+        yield
     except (OSError, UnicodeError) as error:
         raise MachineError(
             f"cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. Choose another port "
             "or host, or stop the program that uses it."
         ) from error
-    return bound

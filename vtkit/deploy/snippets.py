@@ -1,42 +1,36 @@
 """The part of a document's text that shows why it was found."""
 
 import re
-from collections.abc import Iterable
-from itertools import takewhile
+from itertools import islice, pairwise, takewhile
+
+from vtkit.search.results import Places
+from vtkit.search.words import READ
 
 WIDTH = 300  # characters of a snippet
-READ = 100_000  # characters of a document that are searched for a snippet
 
 
-def snippet(text: str, words_found: Iterable[tuple[str, float]]) -> str:
-    """The passage of ``text``, about :data:`WIDTH` characters, with the largest total weight of words; its beginning
-    if it has none. White space becomes single spaces."""
+def snippet(text: str, words: Places) -> list[str]:
+    """The passage of ``text``, about :data:`WIDTH` characters, whose different ``words`` have the largest parts of the
+    score; its beginning if there are none. It is cut so that every second part is one of the words. White space becomes
+    single spaces."""
     text = text[:READ]
-    weights: dict[str, float] = {}
-    for found, weight in words_found:
-        word = found.casefold()
-        if word.strip():
-            weights[word] = max(weight, weights.get(word, 0.0))
-    words = sorted(weights, key=len, reverse=True)
-    places: list[tuple[int, str]] = []
-    if words:
-        pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
-        places = [(match.start(), match[0].casefold()) for match in pattern.finditer(text)]
 
-    def weight_from(first: int) -> float:
-        """The weight of the different words that begin within a snippet's length of a place."""
-        behind = (places[number] for number in range(first, len(places)))
-        near = {word for _, word in takewhile(lambda place: place[0] - places[first][0] <= WIDTH - 60, behind)}
-        return sum(weights.get(word, 0.0) for word in sorted(near))
+    def part_from(first: int) -> float:
+        """The parts of the words that begin within a snippet's length of a word."""
+        near = takewhile(lambda word: word[0] - words[first][0] <= WIDTH - 60, islice(words, first, None))
+        return sum({text[start:stop].casefold(): part for start, stop, part in near}.values())
 
-    best = max(range(len(places)), key=weight_from, default=None)
-    start = 0 if best is None else max(0, places[best][0] - 40)
+    best = max(range(len(words)), key=part_from, default=None)
+    start = 0 if best is None else max(0, words[best][0] - 40)
     if start:
         space = text.find(" ", start, start + 20)
         start = space + 1 if space >= 0 else start
-    end = start + WIDTH
+    end = min(start + WIDTH, len(text))
     if end < len(text):
         space = text.rfind(" ", end - 20, end)
         end = space if space >= 0 else end
-    shown = " ".join(text[start:end].split())
-    return f"{'… ' if start else ''}{shown}{' …' if end < len(text) else ''}"
+    edges = [edge for word in words if start <= word[0] and word[1] <= end for edge in word[:2]]
+    parts = [re.sub(r"\s+", " ", text[first:stop]) for first, stop in pairwise([start, *edges, end])]
+    parts[0] = f"{'… ' if start else ''}{parts[0].lstrip()}"
+    parts[-1] = f"{parts[-1].rstrip()}{' …' if end < len(text) else ''}"
+    return parts

@@ -73,8 +73,7 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
 
     run = open_run(folder)
     name = model or run.final_model
-    steps = [step for step in run.steps if step.startswith("index:") and step != DEPLOY.name]
-    indexed = [step.removeprefix("index:") for step in steps]
+    indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:") and step != DEPLOY.name]
     deployed = model is None and DEPLOY.name in run.steps
     if not deployed and name not in indexed:
         raise VtkitError(
@@ -112,27 +111,26 @@ def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
 
 
 def open_served(
-    names: Sequence[str], *, stages: Sequence[str] = (), collection: str | None = None
-) -> tuple[str, SparseEncoder, dict[str, Searcher], str | None]:
+    names: Sequence[str], stages: Sequence[str] = (), collection: str | None = None, max_length: int | None = None
+) -> tuple[str, SparseEncoder, dict[str, Searcher], str | None, int | None, int | None, float]:
     """Load what a server serves: folders of runs, or of indexes that ``vtkit index`` made; one of ``names`` may be a
     model's folder or hub id instead. Texts are encoded by that model, else by the model of the first run, queries then
-    as its index needs them. ``stages`` and ``collection`` go for each run, as in :func:`searched`.
+    as its index needs them. ``stages`` and ``collection`` go for each run, as in :func:`searched`. Documents are cut
+    at ``max_length`` tokens, or where the run cuts them.
 
     Returns:
-        Name of the model or of the first run, the encoder, the searchers by name, and the name of the searcher for
-        which queries are encoded; None for a model of its own.
+        Name of the model or of the first run, the encoder, the searchers by name, the name of the searcher for which
+        queries are encoded (None for a model of its own); and of documents, the tokens that are read (None: the
+        encoder's limit), the number of their largest weights and the share of the sum of their weights that are kept.
     """
     from vtkit.encoder.model_folder import find_model
     from vtkit.pipeline.folder import is_run_folder
-    from vtkit.search.folders import is_index_folder
+    from vtkit.search.folders import candidates_of, is_index_folder
 
     folders = [Path(name) for name in names if is_run_folder(Path(name)) or is_index_folder(Path(name))]
     models = [name for name in names if Path(name) not in folders]
     if len(models) > 1:
-        raise RecipeError(
-            f"only one model can be served beside runs and indexes, not {', '.join(models)}. Name one of them, and any "
-            "number of runs."
-        )
+        raise RecipeError(f"only one model can be served beside runs and indexes, not {', '.join(models)}. Name one.")
     wanted = {}
     for folder in folders:
         for stage in stages or (None,):
@@ -142,14 +140,18 @@ def open_served(
     name = models[0] if models else next(iter(wanted.values())).model
     find_model(name, "model")  # before imports that take seconds
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.documents import Dimensions
     from vtkit.encoder.sides import EncoderQueries
     from vtkit.encoder.transformer_queries import TransformerQueries
     from vtkit.search.searcher import Searcher
 
     encoder = load_encoder(name, fastest_device(), "model")
-    searchers = {called: Searcher.load(*loaded_from) for called, loaded_from in wanted.items()}
+    searchers = {called: replace(Searcher.load(*found), marks=True) for called, found in wanted.items()}
     for called, searcher in searchers.items():
         if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
     first = None if models else next(iter(wanted))
-    return first or models[0], encoder, searchers, first
+    settings = wanted[first].settings if first else settings_of(name)[1]
+    index, length = settings or IndexSection(), max_length or (settings.document_length if settings else None)
+    candidates = index.candidate_dimensions if models else candidates_of(folders[0], index)
+    return first or models[0], encoder, searchers, first, length, candidates, Dimensions.of(encoder).mass(index)

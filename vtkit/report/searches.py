@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vtkit.encoder.truncation import first_tokens
 from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome
 from vtkit.search.measures.cost import QUERIES_TIMED, SearchCost
+from vtkit.search.results import NO_WORD
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def examples(
         judged = [collection.qrels.get(each.id, {}) for each in collection.queries if each.text == answer.query]
         results = []
         for hit in answer.results:
-            words = tuple((part.word or "(no word)", part.score) for part in hit.words)
+            words = tuple((part.word or NO_WORD, part.score) for part in hit.words)
             relevant = any(grades.get(hit.id, 0) > 0 for grades in judged)
             results.append(ExampleResult(hit.rank, hit.score, hit.id, hit.title, hit.shown, words, relevant))
         shown.append(Example(answer.query, answer.tokens, tuple(results), why))

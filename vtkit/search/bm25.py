@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -216,20 +215,10 @@ class Counted:
 
 
 def merged_terms(parts: Sequence[Sequence[str]]) -> tuple[list[str], list[npt.NDArray[np.int32]]]:
-    """The terms of all parts, ascending as they are in each, and where those of each part are among them. Those of the
-    largest are not sorted again."""
-    most = max(parts, key=len)
-    others = sorted(set().union(*(part for part in parts if part is not most)))
-    at = np.array([bisect_left(most, term) for term in others], dtype=np.int64)
-    new = np.array([place == len(most) or most[place] != term for place, term in zip(at, others, strict=True)], bool)
-    fresh = list(compress(others, new.tolist()))
-    terms = np.insert(np.array(most, dtype=object), at[new], np.array(fresh, dtype=object)).tolist()
-    of_most = np.arange(len(most)) + np.cumsum(np.bincount(at[new], minlength=len(most) + 1))[: len(most)]
-    numbers = dict(zip(others, (at + np.cumsum(new) - new).tolist(), strict=True))
-    return terms, [
-        (of_most if part is most else np.fromiter(map(numbers.__getitem__, part), np.int64, len(part))).astype(np.int32)
-        for part in parts
-    ]
+    """The terms of all parts, ascending as they are in each, and where those of each part are among them."""
+    terms = sorted(dict.fromkeys(chain.from_iterable(parts)))  # parts in order are merged, not sorted again
+    numbers = {term: number for number, term in enumerate(terms)}
+    return terms, [np.fromiter(map(numbers.__getitem__, part), np.int32, len(part)) for part in parts]
 
 
 def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None) -> TermCounts:
@@ -239,8 +228,7 @@ def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None)
     if bar is not None:
         bar.advance(len(texts))
     names = sorted(terms.numbers)
-    ranks = np.zeros(len(names), dtype=np.int32)
-    ranks[[terms.numbers[name] for name in names]] = np.arange(len(names))
+    ranks = np.argsort([terms.numbers[name] for name in names]).astype(np.int32)
     counts = sp.csr_matrix((counts.data, ranks[counts.indices], counts.indptr), counts.shape)
     counts.sort_indices()
     return TermCounts(names, counts)

@@ -117,7 +117,10 @@ def encode_folder(
     from vtkit.encoder.sides import tokenizer_of
     from vtkit.search.sharded_encoding import encode_to_disk
 
-    _warn_of_unread(Vocabulary(tokenizer_of(encoder, side)), model, documents)
+    vocabulary, some = Vocabulary(tokenizer_of(encoder, side)), beginnings(row_contents(documents, None))
+    lost = [letter for text in some for letter in vocabulary.unread(text)]
+    if lost and len(lost) >= UNREAD * (letters := sum(map(str.isalnum, "".join(some)))):
+        console.warn(said_of_unread(model, lost, letters, f"{len(some):,} texts"))
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
     cut = Passages.of(documents, passages)
     texts = row_contents(documents, cut)
@@ -155,15 +158,6 @@ def encode_folder(
             cut.save(out)
         write_record(out / ENCODING, encoding.to_json(), files_of(out))
     return encoding
-
-
-def _warn_of_unread(vocabulary: Vocabulary, model: str, documents: Sequence[Document]) -> None:
-    """Say that ``vocabulary`` lacks the letters of some documents, spread evenly."""
-    texts = beginnings(row_contents(documents, None))
-    lost = [letter for text in texts for letter in vocabulary.unread(text)]
-    letters = sum(map(str.isalnum, "".join(texts)))
-    if lost and len(lost) >= UNREAD * letters:
-        console.warn(said_of_unread(model, lost, letters, f"{len(texts):,} texts"))
 
 
 Beside = Callable[
@@ -280,6 +274,15 @@ def searched_by(folder: Path) -> tuple[str, IndexSection]:
         return searched.model, IndexSection.model_validate(searched.settings)
     except ValidationError as error:
         raise DataError(f"{folder / SEARCH} is damaged: its settings. Make it again with vtkit index.") from error
+
+
+def candidates_of(place: Path, index: IndexSection) -> int | None:
+    """Weights of a document that are kept when it is encoded for ``place``: as the documents of an index folder were,
+    whatever its settings say now; for a run, as its settings ``index`` say. None: all."""
+    if not is_index_folder(place):
+        return index.candidate_dimensions
+    first = place / SEGMENTS / State.load(place).segments[0].name
+    return _read(first / ENCODING, Encoding, "vtkit encode").top_dimensions
 
 
 def _read(path: Path, kind: type[R], command: str) -> R:

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.search.analysers import MARK, analyser
+from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TERMS, TermDimensions, read_terms
 from vtkit.search.index_info import LexicalRecord
-
-PREFIX = "bm25:"  # in front of the names of the terms' dimensions
+from vtkit.search.words import PREFIX
 
 
 @dataclass(frozen=True)
@@ -65,12 +64,6 @@ class LexicalPart:
     def names(self) -> list[str]:
         """The names of the terms' dimensions."""
         return [f"{PREFIX}{term}" for term in self.terms.numbers]
-
-    @staticmethod
-    def text(name: str) -> str:
-        """The text of a term by its dimension's name, without its language and the ends of words (``<`` and
-        ``>``)."""
-        return name.removeprefix(PREFIX).rpartition(MARK)[2].removeprefix("<").removesuffix(">")
 
     def save(self, folder: Path) -> LexicalRecord:
         """Write the terms into ``folder``; returns the part's entry in the record of the index."""

@@ -106,23 +106,17 @@ class Passages:
         return passages
 
 
-def as_rows(documents: Sequence[Document], passages: Passages | None) -> Sequence[Document]:
-    """The documents of the rows of vectors: ``documents`` or their passages, each with the title and the fields of its
-    document."""
-    if passages is None:
-        return documents
-
-    def passage(row: int) -> Document:
-        document = documents[int(passages.rows[row, 0])]
-        return replace(document, text=passages.text(row, document))
-
-    return Lazy(len(passages), passage)
-
-
 def row_contents(documents: Sequence[Document], passages: Passages | None) -> Sequence[str]:
-    """The texts that are encoded and indexed as the rows of vectors, built on access."""
-    rows = as_rows(documents, passages)
-    return Lazy(len(rows), lambda row: rows[row].contents)
+    """The texts that are encoded and indexed as the rows of vectors, built on access: those of ``documents``, or of
+    their passages, each with the title of its document."""
+
+    def contents(row: int) -> str:
+        if passages is None:
+            return documents[row].contents
+        document = documents[int(passages.rows[row, 0])]
+        return replace(document, text=passages.text(row, document)).contents
+
+    return Lazy(len(documents) if passages is None else len(passages), contents)
 
 
 def spans_of(text: str, words: int, overlap: int) -> list[tuple[int, int]]:

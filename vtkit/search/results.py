@@ -1,10 +1,12 @@
 """Search results and their explanations, as values that commands and the Python API pass on."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 Weighted = tuple[tuple[str, float], ...]  # tokens and their weights, the largest first
+Places = tuple[tuple[int, int, float], ...]  # words of a text, from here to there, and their parts of a score
 
 
 class SharedToken(NamedTuple):
@@ -14,6 +16,14 @@ class SharedToken(NamedTuple):
     query_weight: float
     document_weight: float
     product: float
+
+
+NO_WORD = "meaning, no single word"
+"""Shown for what a score owes to no word of the query: special tokens, punctuation, and themes of the whole query."""
+
+
+LATENT_TERM, READABLE = re.compile(r"(?s)^(\d+):(\S+).*"), r"theme \2 (\1)"
+"""The name of a latent term, ``271:instagram facebook``, and how a person reads it: ``theme instagram (271)``."""
 
 
 class WordShare(NamedTuple):
@@ -38,10 +48,10 @@ class SearchResult:
     score: float
     tokens: Weighted  # tokens and their parts of the score, without special tokens
     special_tokens: Weighted  # the same for special tokens, which stand for no word but count in the score
-    texts: tuple[str, ...]  # the text of each of `tokens`, as documents have it
     words: tuple[WordShare, ...] = ()  # the score by the words of the query, if that was asked for
     fields: Mapping[str, Any] = field(default_factory=dict)  # the document's further values, typed (docs/data.md)
     passage: str | None = None  # the passage of `text` that found it; None: documents are not cut into passages
+    places: Places = ()  # the words of `shown` that found it, if the searcher marks them
 
     @property
     def shown(self) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -26,16 +28,16 @@ from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.drift import said_of_unread
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.fields import ConditionError, Fields, typed_fields
-from vtkit.search.index_info import REBUILD, Contributions, IndexRecord, Kind
+from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexRecord, Kind, Scores
 from vtkit.search.lexical import LexicalPart
-from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
+from vtkit.search.results import Explanation, Found, Places, SearchResult, SharedToken, Weighted
 from vtkit.search.segments import GENERATIONS, STATE, generation_of
-from vtkit.search.words import QueryWords
+from vtkit.search.words import PREFIX, READ, QueryWords, forms, words_found
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import fastest_device
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     QueryEncoder = StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
 
 TOKENS_SHOWN = 12
+
+WORDS_KEPT = 20_000  # words of documents whose forms are kept, in about 50 MB
 
 QUERIES_AT_ONCE = 256  # queries that are encoded and searched together
 
@@ -93,14 +97,6 @@ class Documents:
                 f"{self.path} is damaged after {number:,} documents ({type(error).__name__}: {error}). {REBUILD}"
             ) from error
 
-    def find(self, name: str) -> int:
-        """The number of the document with the id ``name``."""
-        number = next((number for number in range(len(self)) if self[number].id == name), None)
-        if number is None:
-            examples = [self[number].id for number in range(min(3, len(self)))]
-            raise VtkitError(f"The index has no document {name!r}. Its ids look like {', '.join(examples)}.")
-        return number
-
 
 @dataclass(frozen=True)
 class Searcher:
@@ -119,6 +115,7 @@ class Searcher:
     query_top_dimensions: int | None = None  # number of a query's largest weights that are kept; None: all
     fields: Fields | None = None  # of the documents, for conditions; None if they have none
     lexical: LexicalPart | None = None  # BM25's terms behind the encoder's dimensions, if the index has them
+    marks: bool = False  # whether results say which words of a document found it
 
     @classmethod
     def load(
@@ -172,20 +169,21 @@ class Searcher:
         from vtkit.search.folders import searched_by
 
         model, settings = searched_by(self.state.parent)
-        return Searcher.load(model, newest, settings, encoder=self.encoder)
+        return replace(Searcher.load(model, newest, settings, encoder=self.encoder), marks=self.marks)
 
     def search(
         self, queries: Sequence[str], depth: int, *, skip: int = 0, where: str | None = None, why: bool = False
     ) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, at most :data:`TOKENS_SHOWN` tokens whose products
-        sum to its score; with ``why``, what each word of the query adds to it too. A blank query finds nothing.
+        sum to its score. A blank query finds nothing.
 
         Args:
             skip: the number of results to leave out before these: a further page.
             where: a condition on the documents' fields (:mod:`vtkit.search.fields`). The results are then the first
                 of the whole exact ranking that meet it, whatever the engine.
+            why: also find what each word of the query adds to each score.
         """
-        passing = None if where is None else self.passing(where)
+        passing = self.passing(where)
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             whole = self._vectors(batch)
@@ -198,10 +196,7 @@ class Searcher:
             for row, query in enumerate(batch):
                 vector = vectors[row]
                 words = self._words(query) if why else None
-                results = tuple(
-                    self._result(rank, int(ids[row, rank - 1]), float(scores[row, rank - 1]), vector, words)
-                    for rank in range(skip + 1, int(np.count_nonzero(ids[row] >= 0)) + 1)
-                )
+                results = self._results(ids[row], scores[row], skip, vector, words)
                 if whole[row].nnz > vector.nnz:
                     said = f'the query "{console.one_line(query, 40)}" has {whole[row].nnz:,} weights'
                     warnings[row] += (f"{said}, of which the engine takes the {vector.nnz:,} largest",)
@@ -212,16 +207,23 @@ class Searcher:
         """The type of each field of the documents."""
         return {} if self.fields is None else self.fields.kinds
 
-    def passing(self, where: str) -> NDArray[np.bool_]:
-        """Report whether each document meets a condition (:meth:`vtkit.search.fields.Fields.passing`), (documents,)."""
+    def passing(self, where: str | None) -> NDArray[np.bool_] | None:
+        """Report whether each document meets a condition (:meth:`vtkit.search.fields.Fields.passing`), (documents,);
+        None without a condition."""
+        if where is None:
+            return None
         if self.fields is None:
             raise ConditionError("the documents of this index have no fields, so there is nothing to filter by")
         return self.fields.passing(where)[: self.index.postings.ranked]
 
     def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``."""
-        number = self.documents.find(document_id)
-        document = self.documents[number]
+        documents = self.documents
+        number = next((number for number in range(len(documents)) if documents[number].id == document_id), None)
+        if number is None:
+            examples = [documents[number].id for number in range(min(3, len(documents)))]
+            raise VtkitError(f"The index has no document {document_id!r}. Its ids look like {', '.join(examples)}.")
+        document = documents[number]
         vector = self.encode([query])
         shared = self.index.postings.explain(vector, number)
         tokens: dict[bool, list[SharedToken]] = {False: [], True: []}
@@ -232,19 +234,10 @@ class Searcher:
             tokens[term in self.special].append(named)
         ids, _ = self.index.search(vector, max(self.index.postings.ranked, 1))
         ranks = np.flatnonzero(ids[0] == number)
-        return Explanation(
-            query=query,
-            id=document.id,
-            title=document.title,
-            text=document.text,
-            score=float(shared.products.sum()),
-            rank=int(ranks[0]) + 1 if len(ranks) else None,
-            tokens=tuple(tokens[False]),
-            special_tokens=tuple(tokens[True]),
-            words=self._words(query).parts(shared, self.telling),
-            query_tokens=self._query_tokens(vector)[0],
-            passage=self._passage(shared, document),
-        )
+        about = query, document.id, document.title, document.text, float(shared.products.sum())
+        rank = int(ranks[0]) + 1 if len(ranks) else None
+        listed = tuple(tokens[False]), tuple(tokens[True]), self._words(query).parts(shared, self.telling)
+        return Explanation(*about, rank, *listed, self._query_tokens(vector)[0], self._passage(shared, document))
 
     def dimension(self, unit: str) -> int | None:
         """The dimension of a token or unit by its name, or of a latent unit by its number."""
@@ -253,20 +246,19 @@ class Searcher:
         number = int(unit) if unit.isdecimal() and len(unit) < 10 else len(self.names)
         return number if number < len(self.names) and self.names[number].startswith(f"{number}:") else None
 
-    def texts_of(self, unit: str, depth: int) -> Found:
+    def texts_of(self, unit: str, depth: int, *, skip: int = 0, where: str | None = None) -> Found:
         """The ``depth`` documents in which a dimension weighs most, with these weights as scores.
 
         Args:
-            unit: its name, or the number of a latent unit.
+            unit: its name, or the number of a latent term.
+            skip, where: as in :meth:`search`.
         """
         dimension = self.dimension(unit)
         if dimension is None:
             raise VtkitError(f"The index has no token or unit {unit!r}. vtkit search --why shows which there are.")
         vector = sparse.csr_matrix(([1.0], ([0], [dimension])), (1, self.index.info.vocabulary), dtype=np.float32)
-        ids, scores = self.index.postings.search(vector, depth)
-        found = [(int(number), float(score)) for number, score in zip(ids[0], scores[0], strict=True) if number >= 0]
-        results = tuple(self._result(rank, *each, vector, None) for rank, each in enumerate(found, 1))
-        return Found(unit, ((self.names[dimension], 1.0),), (), results)
+        ids, scores = self.index.postings.search(vector, skip + depth, self.passing(where))
+        return Found(unit, ((self.names[dimension], 1.0),), (), self._results(ids[0], scores[0], skip, vector, None))
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """The vectors of queries as the engine takes them, (queries, dimensions of the index); a blank query has no
@@ -311,16 +303,46 @@ class Searcher:
             warnings.append(tuple(said))
         return warnings
 
+    def _results(
+        self, ids: Ids, scores: Scores, skip: int, vector: sparse.csr_matrix, words: QueryWords | None
+    ) -> tuple[SearchResult, ...]:
+        """The results of one query behind the first ``skip``."""
+        found = range(skip, int(np.count_nonzero(ids >= 0)))
+        return tuple(self._result(n + 1, int(ids[n]), float(scores[n]), vector, words) for n in found)
+
     def _result(
         self, rank: int, number: int, score: float, vector: sparse.csr_matrix, words: QueryWords | None
     ) -> SearchResult:
         document = self.documents[number]
         shared = self.index.postings.explain(vector, number)
-        tokens, special, texts = self._named(shared.dimensions, shared.products)
         parts = () if words is None else words.parts(shared, self.telling)
-        about = document.id, document.title, document.text, score
+        about, named = (document.id, document.title, document.text), self._named(shared.dimensions, shared.products)
         fields = typed_fields(document.fields, self.kinds)
-        return SearchResult(rank, *about, tokens, special, texts, parts, fields, self._passage(shared, document))
+        result = SearchResult(rank, *about, score, *named, parts, fields, self._passage(shared, document))
+        return replace(result, places=self._places(result.shown, shared)) if self.marks else result
+
+    def _places(self, text: str, shared: Contributions) -> Places:
+        """The words of ``text`` that hold what it shares with the query (:func:`~vtkit.search.words.words_found`)."""
+        parts: Counter[str] = Counter()
+        for dimension, product in zip(shared.dimensions.tolist(), shared.products.tolist(), strict=True):
+            for form in forms(self.telling[dimension]) if dimension not in self.special else ():
+                parts[form] += product
+        return words_found(text[:READ].encode("utf-8", "replace").decode(), parts, self._forms_of)
+
+    @cached_property
+    def _forms_of(self) -> Callable[[str], list[set[str]]]:
+        """Gives the forms of a word as tokens, as terms of BM25 and as the name of a latent term; those of the last
+        :data:`WORDS_KEPT` words are kept."""
+
+        @lru_cache(WORDS_KEPT)
+        def forms_of(word: str) -> list[set[str]]:
+            (encoding,) = whole_encodings(self.vocabulary.tokenizer, [f" {word}"])
+            tokens, terms = [self.names[number] for number in encoding.ids], list[str]()
+            if self.lexical is not None:
+                terms = [PREFIX + term for term in self.lexical.terms.analyser.of_query(word)]
+            return [{form for name in side for form in forms(name)} for side in (tokens, terms, [f"0:{word}"])]
+
+        return forms_of
 
     def _passage(self, shared: Contributions, document: Document) -> str | None:
         """The text of the passage of ``document`` that a score is of; None if documents are not cut into passages."""
@@ -335,23 +357,17 @@ class Searcher:
     def _query_tokens(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
         """The encoder's dimensions of a query's vector, named: those of other tokens, and of special ones."""
         of_encoder = slice(None) if self.lexical is None else vector.indices < self.lexical.vocabulary
-        return self._named(vector.indices[of_encoder], vector.data[of_encoder])[:2]
+        return self._named(vector.indices[of_encoder], vector.data[of_encoder])
 
-    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted, tuple[str, ...]]:
+    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
         """The :data:`TOKENS_SHOWN` dimensions of the largest values by name, without special tokens and units of common
-        words; those of special tokens; and the text of each of the first, as documents have it."""
+        words; and those of special tokens."""
         order = np.argsort(-values, kind="stable")
         pairs = [(int(terms[place]), round(float(values[place]), 4)) for place in order]
         special = [pair for pair in pairs if pair[0] in self.special][:TOKENS_SHOWN]
         ordinary = [pair for pair in pairs if pair[0] not in self.special and self.telling[pair[0]]][:TOKENS_SHOWN]
         named, roles = (tuple((self.names[term], value) for term, value in some) for some in (ordinary, special))
-        return named, roles, tuple(self._text(term) for term, _ in ordinary)
-
-    def _text(self, term: int) -> str:
-        """The text of a dimension, as documents have it."""
-        if self.lexical is not None and term >= self.lexical.vocabulary:
-            return self.lexical.text(self.names[term])
-        return self.vocabulary.text(term) if self.names[term] else ""
+        return named, roles
 
 
 def _query_encoder(model: str, tokenizer: str) -> StaticQueries | TransformerQueries | EncoderQueries:

@@ -44,9 +44,8 @@ class EncodeTexts(HoldsModels):
 
     def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
         """The vectors of ``texts``, the number of weights of each, and what pruning removed, (1, 4)."""
-        described = bar or "encoding"
         vectors = encode_side(
-            self.encoder, texts, self.side, self.max_length, description=described, precision=self.precision
+            self.encoder, texts, self.side, self.max_length, description=bar or "encoding", precision=self.precision
         )
         kept, removed = pruned(vectors, self.top_dimensions, self.mass, Dimensions.of(self.encoder).power)
         lengths, counts = np.diff(kept.indptr).astype(np.int64), np.array([astuple(removed)], dtype=np.float64)

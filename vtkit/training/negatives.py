@@ -16,7 +16,7 @@ from vtkit.encoder.dense import encode_dense
 from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.search.engine import index_in_memory
+from vtkit.search.exact import ExactIndex
 from vtkit.search.sharded_encoding import kept_vectors
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection
 from vtkit.system.errors import DataError
@@ -150,7 +150,7 @@ def model_ranking(
         encoder, (query_length, length) = searching.encoder, lengths
         weights = kept_vectors(encoder, documents, length, vectors, precision, said)
         terms = encode_side(encoder, queries, "query", query_length, precision=precision)
-        return index_in_memory(weights).search(terms, depth)[0]
+        return ExactIndex.build(weights).search(terms, depth)[0]
 
     ranking = kept_array(file, ranked)
     shutil.rmtree(vectors, ignore_errors=True)

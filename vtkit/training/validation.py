@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
-from vtkit.search.engine import index_in_memory
+from vtkit.search.exact import ExactIndex
 from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console, distributed
@@ -56,7 +56,7 @@ class ValidationSet:
         precision = fastest_precision()
         documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
-        ids, scores = index_in_memory(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
+        ids, scores = ExactIndex.build(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
         run: Run = {
             str(query): [
                 (str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0 and number != own

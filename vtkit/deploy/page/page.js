@@ -13,21 +13,21 @@ function element(name, text, className) {
   return made;
 }
 
-// The text with the words that scored marked.
-function marked(text, tokens) {
+// A snippet in parts, of which every second one is a word that found the document.
+function marked(parts) {
   const paragraph = element("p");
   paragraph.dir = "auto";
-  const words = tokens.map(({ text }) => text.trim()).filter((word) => word.length > 1);
-  words.sort((a, b) => b.length - a.length);
-  const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  if (!escaped.length) {
-    paragraph.textContent = text;
-    return paragraph;
-  }
-  text.split(new RegExp(`(${escaped.join("|")})`, "iu")).forEach((part, number) => {
-    paragraph.append(number % 2 ? element("mark", part) : part);
-  });
+  paragraph.append(...parts.map((part, number) => (number % 2 ? element("mark", part) : part)));
   return paragraph;
+}
+
+// The words of a latent term, 271:instagram facebook twitter; none for a token.
+const themeWords = (token) => (/^\d+:(\S.*)$/s.exec(token)?.[1] ?? "").split(" ").filter(Boolean);
+
+// A token, or the best word of a latent term.
+function readable(token) {
+  const [best] = themeWords(token);
+  return best ? `theme \u201c${best}\u201d` : token;
 }
 
 // A token or word with what it adds to a score; the longer the bar, the more.
@@ -43,9 +43,10 @@ function chip(name, weight, score) {
 function wordList(words, score) {
   const list = element("div", undefined, "tokens");
   for (const { word, score: part, encoder, bm25, tokens, terms } of words) {
-    const made = chip(word || "(no word)", part, score);
+    const theme = tokens.map(({ token }) => themeWords(token)[0]).find(Boolean);
+    const made = chip(word || `meaning, no single word${theme ? ` (${theme})` : ""}`, part, score);
     const sides = [["encoder", encoder, tokens], ["BM25", bm25, terms]].filter(([, sum]) => sum);
-    const said = sides.map(([name, sum, by]) => `${name} ${sum.toFixed(2)}: ${by.map(({ token }) => token).join(", ")}`);
+    const said = sides.map(([name, sum, by]) => `${name} ${sum.toFixed(2)}: ${by.map(({ token }) => readable(token)).join(", ")}`);
     made.title = said.join("\n");
     list.append(made);
   }
@@ -56,7 +57,9 @@ function wordList(words, score) {
 function tokenList({ run, tokens, special_tokens: special }, score) {
   const list = element("div", undefined, "tokens");
   for (const { token, weight } of tokens) {
-    const link = element("a", token);
+    const link = element("a", readable(token));
+    const words = themeWords(token).join(", ");
+    link.title = words ? `A theme that the model learned; these words use it most: ${words}` : "Documents in which it weighs most";
     link.href = `?${new URLSearchParams({ unit: token, run })}`;
     list.append(chip(link, weight, score));
   }
@@ -94,7 +97,7 @@ function resultItem(result, elsewhere) {
     shown.push(rank ? `beside: ${rank}.` : "beside: not among them");
   }
   about.append(...shown.map((text) => element("span", text)));
-  item.append(title, about, marked(result.snippet, result.tokens));
+  item.append(title, about, marked(result.parts));
   if (Object.keys(result.fields).length) item.append(fieldList(result.fields));
   item.append(wordList(result.words, result.score));
   return item;

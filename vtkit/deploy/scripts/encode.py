@@ -30,6 +30,8 @@ TEXTS_AT_ONCE = 16
 @cache
 def opened(path: Path) -> Any:
     """A file of this folder as values, a table, a tokenizer or a network, read once."""
+    if not path.is_file():
+        sys.exit(f"This export has no {path.relative_to(HERE)}; README.md says what it has, and why.")
     if path.suffix == ".npy":
         return np.load(path, allow_pickle=False)
     if path.suffix == ".onnx":
@@ -113,10 +115,7 @@ class Encoder:
     def _network(self, name: str, texts: Sequence[str]) -> list[Vector]:
         side = self.settings[name]
         tokenizer = self._tokenizer(side, padded=True)
-        path = HERE / side["network"] / self.file
-        if not path.is_file():
-            sys.exit(f"There is no {path.name}, because its vectors would differ too much.")
-        session = opened(path)
+        session = opened(HERE / side["network"] / self.file)
         inputs = {each.name for each in session.get_inputs()}
         vectors = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):

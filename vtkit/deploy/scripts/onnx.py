@@ -8,6 +8,7 @@ python index.py load, python index.py search "a query", python index.py replay
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 
 import numpy as np
@@ -39,6 +40,8 @@ def load() -> None:
 @cache
 def opened() -> tuple[sp.csc_matrix, list[str]]:
     """The matrix, and the documents of its rows."""
+    if not MATRIX.is_file():
+        sys.exit("python index.py load comes first.")
     return sp.load_npz(MATRIX).tocsc(), json.loads(IDS.read_text("utf-8"))
 
 

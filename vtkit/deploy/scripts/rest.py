@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -94,7 +93,10 @@ def load_bulk(server: Server, index: str, mapping: Any, change: Callable[[Any], 
             print(f"the server has no analyser {contents['analyzer']}: texts are analysed by standard")
             contents["analyzer"] = "standard"
     parts = sorted((HERE / "bulk").glob("part-*.ndjson"))
-    own = {"vtkit": digest([*parts, HERE / "dimensions.json"])}
+    content = hashlib.sha256()
+    for path in [*parts, HERE / "dimensions.json"]:
+        content.update(path.read_bytes())
+    own = {"vtkit": content.hexdigest()}
     if "--replace" in sys.argv:
         server("DELETE", index, unless=[NOT_FOUND])
     there, held, sent = server("GET", f"{index}/_mapping", unless=[NOT_FOUND]), 0, 0
@@ -117,14 +119,6 @@ def load_bulk(server: Server, index: str, mapping: Any, change: Callable[[Any], 
             send(server, index, lines)
     server("POST", f"{index}/_refresh")
     print(f"{sent:,} documents" + (f", {min(held, sent):,} of which were there" if held else ""))
-
-
-def digest(paths: Sequence[Path]) -> str:
-    """A digest (SHA-256) of what the files hold, one after another."""
-    whole = hashlib.sha256()
-    for path in paths:
-        whole.update(path.read_bytes())
-    return whole.hexdigest()
 
 
 def send(server: Server, index: str, lines: Sequence[str]) -> None:
