@@ -26,6 +26,7 @@ from vtkit.encoder.checkpoint import (
     load_with_new_head,
     save_encoder,
 )
+from vtkit.encoder.dense import load_dense
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.scratch import scratch_model
@@ -34,7 +35,7 @@ from vtkit.settings.source import Scratch
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.surgery.graft import graft_encoder
-from vtkit.vocabulary.existing import wrap
+from vtkit.vocabulary.existing import load_tokenizer, wrap
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
@@ -295,3 +296,33 @@ def test_saved_dropout_of_a_source_is_off_and_said(tmp_path: Path, capsys: pytes
         read = getattr(found, "tokenizer", found)(["abab " * 30], add_special_tokens=False)["input_ids"]
         assert read == [[10] * 30]
         assert "BPE dropout of 0.5" in capsys.readouterr().err
+
+
+def folder_of_class(folder: Path, kind: str, *, lone: bool) -> Path:
+    """A masked language model whose tokenizer names the class ``kind``, in a tokenizer.json or a lone vocab.txt."""
+    save_encoder(encoder(folder / "work"), folder / "model")
+    model = folder / "model"
+    change(model / "tokenizer_config.json", tokenizer_class=kind)
+    if lone:
+        (model / "tokenizer.json").unlink()
+        (model / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
+    return model
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_source_tokenizer, load_with_new_head, load_dense])
+def test_a_tokenizer_that_is_not_fast_is_refused_by_every_loader(load: Callable[..., object], tmp_path: Path) -> None:
+    folder = folder_of_class(tmp_path, "BertJapaneseTokenizer", lone=True)
+    if load in (load_with_new_head, load_dense):  # which take embedders: a transformer alone
+        for file in ("modules.json", "config_sentence_transformers.json"):
+            (folder / file).unlink()
+    with pytest.raises(DataError, match=r"BertJapaneseTokenizer, is not a fast one\. Name a model with"):
+        load(str(folder), *(["embedder"] if load is load_dense else []))
+
+
+def test_a_class_that_makes_letters_of_a_wordpiece_file_is_refused_and_the_remedy_helps(tmp_path: Path) -> None:
+    model = folder_of_class(tmp_path, "RobertaTokenizer", lone=False)
+    with pytest.raises(DataError, match=r'RobertaTokenizer, cuts .* than .*tokenizer\.json\. Write "tokenizer_class"'):
+        load_encoder(str(model))
+    assert load_tokenizer(model).tokenize("river stone") == ["river", "stone"]  # a file counts as it stands
+    change(model / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    assert load_encoder(str(model)).tokenizer.tokenize("river stone") == ["river", "stone"]

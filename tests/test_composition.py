@@ -176,10 +176,10 @@ def test_the_tokens_that_a_corpus_uses_are_those_of_tokenizing_its_lines() -> No
     texts = ["the cats", "the cat the", "zebra"] * 700
     used = {n for text in texts for n in tokenizer(text, add_special_tokens=False)["input_ids"]}
     use = corpus_use([tokenizer], iter(texts))[0]
-    assert use.used == len(used) == 4  # the, cat, ##s, [UNK]
-    assert use.texts == 2100
-    assert use.occurrences == 700 * 7
-    assert use.nine_tenths == 4
+    assert use["used"] == len(used) == 4  # the, cat, ##s, [UNK]
+    assert use["texts"] == 2100
+    assert use["occurrences"] == 700 * 7
+    assert use["nine_tenths"] == 4
 
 
 def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import tiny
 from command_line import invoke
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
@@ -21,12 +22,18 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.corpora import read_corpus
 from vtkit.data.spelling import lowered
+from vtkit.encoder.checkpoint import load_source_tokenizer
+from vtkit.evaluation.analyses.together import tokens_of_words
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.composition import SEMBRIDGE
 from vtkit.vocabulary.existing import load_tokenizer, wrap
+from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.fragmentation import Counts, Fragmentation, QueryCounts, language_groups, measure_fragmentation
+from vtkit.vocabulary.inspection import corpus_use
+from vtkit.vocabulary.pair import pair_of
 from vtkit.vocabulary.profiles import Sample, VocabularyAnalysis
+from vtkit.vocabulary.reachability import duplicates, unreachable
 from vtkit.vocabulary.trained import train
 from vtkit.vocabulary.vocabularies import analyse_vocabularies, languages_told_apart
 from vtkit.vocabulary.words import Punctuation, script_of, script_of_text, word_spans, words
@@ -413,3 +420,40 @@ def test_at_most_two_languages_share_a_script() -> None:
         none = Sample(0, 0, 0)
         analysis = VocabularyAnalysis(languages_told_apart(language), none, none, source=None, target=target)
         assert all(len(codes) <= 2 for codes in analysis.shared_scripts.values())
+
+
+def test_truncation_and_padding_that_a_file_saved_or_a_call_left_change_no_figure(tmp_path: Path) -> None:
+    """As in the published all-MiniLM-L6-v2, whose tokenizer.json cuts texts at 128 tokens and pads them to so many."""
+    plain, kept = tiny.tokenizer(), tiny.tokenizer()
+    texts = ["river stone willow zz apple"] * 3 + ["amber basin"]
+
+    def figures(tokenizer: PreTrainedTokenizerFast) -> list[object]:
+        if tokenizer is kept:
+            kept.backend_tokenizer.enable_truncation(4)
+            kept.backend_tokenizer.enable_padding(length=4)
+        vocabulary = Vocabulary(tokenizer)
+        return [
+            measure_fragmentation(texts, {"": tokenizer}, queries=texts),
+            corpus_use([tokenizer], texts),
+            unreachable(tokenizer, vocabulary.forms),
+            duplicates(tokenizer, vocabulary.forms),
+            pair_of(tokenizer, plain).pieces,
+            pair_of(plain, tokenizer).pieces,
+            vocabulary.unread(texts[0]),
+            tokens_of_words(tokenizer, texts[0]),
+        ]
+
+    for number in range(len(figures(plain))):  # a figure at a time, since one may switch it off for the next
+        assert figures(kept)[number] == figures(plain)[number]
+
+
+def test_the_profile_of_a_run_counts_the_published_minilm_as_the_command_does(shared: Path) -> None:
+    name = str(shared / "models" / "all-MiniLM-L6-v2")
+    texts = ["The mitochondrion oxidises pyruvate.", "A spectrophotometer measures absorbance.", "Water is wet."]
+    source = load_source_tokenizer(name)
+    profile, _ = analyse_vocabularies(source, tiny.tokenizer(), texts, texts, "en")
+    assert profile is not None
+    (owner,) = measure_fragmentation(texts, {"": load_tokenizer(name)})
+    assert profile.documents is not None
+    assert profile.documents.tokens_per_word == owner.total.tokens_per_word > 1.3
+    assert profile.documents.unknown_words == 0

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,3 +235,39 @@ def test_a_search_neither_imports_sentence_transformers_nor_looks_for_garbage_in
         "assert 2 not in passes"
     )
     python("-c", script, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("table", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"prompts": {"search": "oak "}, "default_prompt_name": "search"},
+        {"prompts": {"query": None, "search": "oak "}, "default_prompt_name": "search"},
+        {"prompts": {"query": "river ", "passage": "pine "}, "default_prompt_name": "query"},
+        {"prompts": {"document": "pine "}, "default_prompt_name": None},
+    ],
+)
+def test_prompts_are_chosen_as_the_library_chooses_them(table: bool, settings: dict[str, Any], tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    whole = with_query_table(plain, idf_query_weights(plain, DOCUMENTS), frozen=True) if table else plain
+    save_encoder(whole, tmp_path / "model")
+    file = tmp_path / "model" / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | settings))
+    name, owner = str(tmp_path / "model"), SparseEncoder(str(tmp_path / "model"), device="cpu")
+    queries = ["stone willow", "river"]
+    wanted = owner.encode_query(queries).to_dense().numpy()
+    loaded = load_encoder(name)
+    light = StaticQueries.load(name) if table else TransformerQueries.load(name, tokenizer_digest(loaded.tokenizer))
+    assert light is not None
+    for found in (light.encode(queries, 48), encode_side(loaded, queries, "query", 48)):
+        np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
+    found = encode_side(loaded, queries, "document", 48)
+    np.testing.assert_allclose(found.toarray(), owner.encode_document(queries).to_dense().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_encoder_in_memory_has_the_prompts_that_the_library_gives_it(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    plain.prompts, plain.default_prompt_name = {"passage": "pine ", "search": "oak "}, "search"
+    for side, owner in (("query", plain.encode_query), ("document", plain.encode_document)):
+        found = encode_side(plain, ["stone willow"], side, 48)
+        np.testing.assert_allclose(found.toarray(), owner(["stone willow"]).to_dense().numpy(), rtol=1e-5, atol=1e-6)

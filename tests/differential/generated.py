@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hypothesis import settings
@@ -107,6 +108,31 @@ def texts(*more: str) -> st.SearchStrategy[list[str]]:
     space = st.sampled_from(["", " ", " ", " ", "  "])
     text = st.lists(st.tuples(piece, space), max_size=10).map(lambda pairs: "".join(a + b for a, b in pairs))
     return st.lists(text, min_size=2, max_size=4)
+
+
+def comparable(text: str) -> bool:
+    """Whether SentencePiece's table and Unicode agree: marks are in canonical order, compose with the character before
+    them entirely or not at all, and none follows a character that is replaced."""
+    for base, *marks in filter(None, _clusters(text)):
+        parts = "".join(unicodedata.normalize("NFD", character) for character in (base, *marks))
+        orders = list(filter(None, map(unicodedata.combining, parts)))
+        whole = unicodedata.normalize("NFC", "".join([base, *marks]))
+        if orders != sorted(orders) or len(whole) not in (1, 1 + len(marks)):
+            return False
+        if marks and (
+            not unicodedata.is_normalized("NFKC", base) or base.casefold() != base.lower() or base == "\ufffd"
+        ):
+            return False
+    dropped = all(unicodedata.category(character) == "Cc" for character in text)  # where spaces stay, a mark remains
+    return "▁" not in text and not dropped
+
+
+def _clusters(text: str) -> Iterator[str]:
+    start = 0
+    for number in range(1, len(text) + 1):
+        if number == len(text) or not unicodedata.combining(text[number]):
+            yield text[start:number]
+            start = number
 
 
 ROLES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

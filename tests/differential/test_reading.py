@@ -1,5 +1,6 @@
 """Tokenizers in every form on disk: vtkit's tokens are those of the library that owns the form."""
 
+import io
 import json
 import unicodedata
 from pathlib import Path
@@ -7,12 +8,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from generated import ADDED, ROLES, Layout, cases, layouts, texts, tokenizer_of
+import sentencepiece
+import transformers
+from generated import ADDED, ROLES, Layout, cases, comparable, layouts, texts, tokenizer_of
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer, Tokenizer
 from transformers import AutoTokenizer, BertConfig
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, special_roles
 from vtkit.vocabulary.saved import SETTINGS, save_tokenizer
 from vtkit.vocabulary.tokenizer_file import TokenizerFile
@@ -149,3 +154,133 @@ def test_a_published_tokenizer_cuts_texts_as_its_library_does_and_again_once_sav
             assert tokenizer(text)["input_ids"] == again(text)["input_ids"] == [roles["cls"], *wanted, roles["sep"]]
 
     cuts_alike()
+
+
+# Folders of a lone vocabulary file, which transformers reads by the class that they name.
+
+PLAIN = ["the", "year", "test", "in", "a", "school", "apple", "river", "koln", "cafe", "stone"]
+FAIRSEQ: dict[str, Any] = {}
+MARKED = {"control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+DEBERTA = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
+DEBERTA |= {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+BARTHEZ = {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3}
+T5 = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+
+
+def sentencepiece_model(**settings: Any) -> bytes:
+    """A model of :data:`PLAIN` words and a few of other scripts, its pieces laid out as ``settings`` say."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join([*PLAIN[n:], "東京 학교 школа", *PLAIN[:n]]) for n in range(len(PLAIN))] * 9),
+        model_writer=written, minloglevel=2, num_threads=1, vocab_size=80, hard_vocab_limit=False, **settings,
+    )  # fmt: skip
+    return written.getvalue()
+
+
+def lone(folder: Path, name: str, content: bytes, kind: str, **settings: object) -> Path:
+    """A folder of one vocabulary file and a configuration that names the class ``kind``."""
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, **settings}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout"),
+    [
+        ("XLMRobertaTokenizer", FAIRSEQ), ("XLMRobertaTokenizerFast", FAIRSEQ), ("CamembertTokenizer", FAIRSEQ),
+        ("MBartTokenizer", FAIRSEQ), ("DebertaV2Tokenizer", DEBERTA), ("BarthezTokenizer", BARTHEZ),
+        ("T5Tokenizer", T5), ("BigBirdTokenizer", FAIRSEQ), ("PegasusTokenizer", T5),
+    ],
+)  # fmt: skip
+def test_a_lone_sentencepiece_model_has_the_ids_of_its_class_and_the_pieces_of_sentencepiece(
+    tmp_path: Path, kind: str, layout: dict[str, Any]
+) -> None:
+    content = sentencepiece_model(**layout)
+    name = getattr(transformers, kind.removesuffix("Fast")).vocab_files_names["vocab_file"]
+    folder = lone(tmp_path / "lone", name, content, kind)
+    owner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=content)
+    tokenizer, ids = load_tokenizer(folder), owner.get_vocab()
+    assert tokenizer.get_vocab() == ids
+    assert special_roles(tokenizer) == special_roles(owner)
+
+    @cases(15)
+    @given(texts(*PLAIN, "ＡＢＣ"))
+    def cuts_alike(some: list[str]) -> None:
+        for text in filter(comparable, some):
+            wanted = [ids.get(piece, owner.unk_token_id) for piece in pieces.encode(text, out_type=str)]
+            assert tokenizer(text, add_special_tokens=False)["input_ids"] == wanted, text
+
+    cuts_alike()
+
+
+def test_a_model_type_names_the_class_where_the_tokenizer_names_none(tmp_path: Path) -> None:
+    folder = lone(tmp_path / "lone", "sentencepiece.bpe.model", sentencepiece_model(), "XLMRobertaTokenizer")
+    wanted = load_tokenizer(folder)
+    (folder / "tokenizer_config.json").unlink()
+    (folder / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    assert load_tokenizer(folder)("the year")["input_ids"] == wanted("the year")["input_ids"]
+    assert load_tokenizer(folder / "sentencepiece.bpe.model").get_vocab() != wanted.get_vocab()  # a file has no class
+
+
+def test_albert_folds_case_and_accents_as_transformers_does(tmp_path: Path) -> None:
+    folder = lone(tmp_path / "lone", "spiece.model", sentencepiece_model(**MARKED), "AlbertTokenizer")
+    owner, tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True), load_tokenizer(folder)
+    assert tokenizer.tokenize("The Kóln Café") == ["▁the", "▁koln", "▁cafe"]
+    for text in ("The Kóln Café", "``Stone'' RIVER", "東京 School"):
+        assert tokenizer(text)["input_ids"] == owner(text)["input_ids"]
+
+
+SPECIAL = (*ROLES, "<s>", "</s>", "<pad>", "<unk>", "<mask>")
+
+
+def vocabulary_files(name: str) -> dict[str, bytes]:
+    """A small vocabulary of the kind that a file of this name holds, with what belongs beside it."""
+    if name.endswith(".model"):
+        return {name: sentencepiece_model()}
+    if name == "vocab.txt":
+        tokens = [*SPECIAL, *PLAIN, *"bcdefghijklmnopqrstuvwxyz", "東", "京", "##京", "東京"]
+        return {name: "".join(f"{token}\n" for token in tokens).encode()}
+    letters = [*SPECIAL, "<|endoftext|>", "Ġ", *"abcdefghijklmnopqrstuvwxyz"]
+    merges = [f"{left} {right}" for left, right in (("t", "h"), ("th", "e"), ("Ġ", "the"), ("i", "n"))]
+    ids = {token: number for number, token in enumerate([*letters, *(merge.replace(" ", "") for merge in merges)])}
+    return {name: json.dumps(ids).encode(), "merges.txt": "\n".join(["#version: 0.2", *merges]).encode()}
+
+
+KINDS = sorted({kind for kind in TOKENIZER_MAPPING_NAMES.values() if kind} - {"TokenizersBackend"})  # which is no class
+
+
+@pytest.mark.parametrize("ending", [".model", ".txt", ".json"])
+def test_whatever_class_reads_a_lone_file_vtkit_reads_it_alike_or_refuses(tmp_path: Path, ending: str) -> None:
+    read = refused = 0
+    for kind in KINDS:
+        name = getattr(getattr(transformers, kind), "vocab_files_names", {}).get("vocab_file", "")
+        if not name.endswith(ending):
+            continue
+        folder = tmp_path / kind
+        folder.mkdir()
+        for file, content in vocabulary_files(name).items():
+            (folder / file).write_bytes(content)
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, "do_lower_case": True}))
+        try:
+            tokenizer = load_tokenizer(folder)
+        except DataError:
+            refused += 1
+            continue
+        backend = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+        backend.no_padding()
+        for text in ("the year in a test", "The SCHOOL the", "東京 in the"):
+            wanted = backend.encode(text, add_special_tokens=False).ids
+            assert tokenizer(text, add_special_tokens=False)["input_ids"] == wanted, (kind, text)
+        read += 1
+    assert min(read, refused) >= 2
+
+
+@pytest.mark.parametrize("kind", ["BertJapaneseTokenizer", "PhobertTokenizer", "SomebodysTokenizer"])
+def test_a_class_without_a_fast_tokenizer_is_refused_with_the_way_out(tmp_path: Path, kind: str) -> None:
+    (content,) = vocabulary_files("vocab.txt").values()
+    folder = lone(tmp_path / "lone", "vocab.txt", content, kind)
+    with pytest.raises(DataError, match=rf"class {kind}, .* cannot read it.*Name a folder with a tokenizer\.json"):
+        load_tokenizer(folder)
+    assert load_tokenizer(folder / "vocab.txt").tokenize("東京 the") == ["東", "京", "the"]  # as a file of BERT's kind

@@ -2,8 +2,6 @@
 
 import io
 import random
-import unicodedata
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
-from generated import WORDS, cases, texts
+from generated import WORDS, cases, comparable, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,31 +53,6 @@ def read(content: bytes) -> Any:
     with TemporaryDirectory() as work:
         (Path(work) / "x.model").write_bytes(content)
         return load_tokenizer(f"{work}/x.model")
-
-
-def comparable(text: str) -> bool:
-    """Whether SentencePiece's table and Unicode agree: marks are in canonical order, compose with the character before
-    them entirely or not at all, and none follows a character that is replaced."""
-    for base, *marks in filter(None, _clusters(text)):
-        parts = "".join(unicodedata.normalize("NFD", character) for character in (base, *marks))
-        orders = list(filter(None, map(unicodedata.combining, parts)))
-        whole = unicodedata.normalize("NFC", "".join([base, *marks]))
-        if orders != sorted(orders) or len(whole) not in (1, 1 + len(marks)):
-            return False
-        if marks and (
-            not unicodedata.is_normalized("NFKC", base) or base.casefold() != base.lower() or base == "\ufffd"
-        ):
-            return False
-    dropped = all(unicodedata.category(character) == "Cc" for character in text)  # where spaces stay, a mark remains
-    return "▁" not in text and not dropped
-
-
-def _clusters(text: str) -> Iterator[str]:
-    start = 0
-    for number in range(1, len(text) + 1):
-        if number == len(text) or not unicodedata.combining(text[number]):
-            yield text[start:number]
-            start = number
 
 
 @cases(50)

@@ -31,7 +31,7 @@ def gap(
     The result says what that means for expanding a vocabulary. The measure is the weighted Jaccard similarity of word
     frequencies; the thresholds come from the CAI paper's comparison of MS MARCO with BEIR.
     """
-    from vtkit.vocabulary.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
+    from vtkit.vocabulary.corpus_gap import advice, measure_gap
     from vtkit.vocabulary.words import RULE
 
     if first == second == "-":
@@ -46,7 +46,6 @@ def gap(
         "second": {"name": names[1], **asdict(difference.second)},
         "word": RULE,
         "punctuation": punctuation,
-        "beir_to_msmarco": BEIR_TO_MSMARCO,
     }
     if console.answered(report):
         return

@@ -88,6 +88,8 @@ def _folder(folder: Path) -> Path:
 def _ids(word: str, vocabulary: Vocabulary) -> list[int]:
     """The tokens with the text ``word``, those that start a word first; else the token that is written so (``##s``);
     else the tokens that the vocabulary cuts the word into behind other text."""
+    from vtkit.vocabulary.forms import whole_encodings
+
     surfaces = vocabulary.surfaces
     called = sorted((not starts, number) for number, (surface, starts) in enumerate(surfaces) if surface == word)
     if called:
@@ -95,7 +97,7 @@ def _ids(word: str, vocabulary: Vocabulary) -> list[int]:
     for written in (vocabulary.tokens, vocabulary.legible):
         if word in written:
             return [written.index(word)]
-    encoding = vocabulary.tokenizer.backend_tokenizer.encode(f"a {word}", add_special_tokens=False)
+    (encoding,) = whole_encodings(vocabulary.tokenizer, [f"a {word}"], offsets=True)
     read = zip(encoding.ids, encoding.offsets, strict=True)
     return [number for number, (start, end) in read if end > 2 and (start >= 2 or surfaces[number][0].strip())]
 

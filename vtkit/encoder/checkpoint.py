@@ -44,7 +44,7 @@ from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import quiet_libraries
-from vtkit.vocabulary.existing import prepare_backend
+from vtkit.vocabulary.existing import prepare_tokenizer
 from vtkit.vocabulary.saved import save_tokenizer
 
 Layout = Literal["head", "autoencoder"]
@@ -157,8 +157,6 @@ def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
         module = _module(folder, device_map="meta")
         settle_input(module)
     tokenizer: PreTrainedTokenizerFast = module.tokenizer
-    if not tokenizer.is_fast:
-        raise DataError(f"source model {name} has no fast tokenizer: save it with a tokenizer.json")
     _prepare_tokenizer(name, tokenizer)
     return tokenizer
 
@@ -172,7 +170,8 @@ def as_sparse_encoder(
     like: SparseEncoder | None = None,
 ) -> SparseEncoder:
     """Write ``model`` and ``tokenizer`` as a SparseEncoder folder and load it back: what is used afterwards is what
-    plain sentence-transformers reads.
+    plain sentence-transformers reads. ``model`` is let go before that is loaded: with a vocabulary of 250,000 tokens
+    each copy has a gigabyte.
 
     Args:
         like: an encoder whose pooling, activation, prompts, similarity and limits the new one takes over; of a uniCOIL
@@ -184,10 +183,12 @@ def as_sparse_encoder(
     with quiet_libraries():
         model.save_pretrained(backbone)
         save_tokenizer(tokenizer, backbone)
+        width, longest = int(model.config.vocab_size), max_input_length(model, tokenizer)
+        del model
         transformer = _module(backbone)
-        modules = [transformer, SpladePooling(pooling, activation, model.config.vocab_size)]
+        modules = [transformer, SpladePooling(pooling, activation, width)]
         encoder = SparseEncoder(modules=modules, device="cpu", **({} if like is None else settings_of(like)))
-    transformer.max_seq_length = max_input_length(model, tokenizer)
+    transformer.max_seq_length = longest
     if like is not None and like.max_seq_length:
         transformer.max_seq_length = min(transformer.max_seq_length, like.max_seq_length)
     if like is not None and is_unicoil(like):
@@ -287,7 +288,7 @@ def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast, rows: int 
     """Refuse a tokenizer that the model beside it has no rows for. Texts are padded on the right, whatever the files
     say: padding on the left moves the positions of shorter texts, and their weights depend on the texts beside them."""
     tokenizer.padding_side = "right"
-    prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
+    prepare_tokenizer(tokenizer, f"of {name}")
     token, largest = max(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     if rows is not None and largest >= rows:
         raise DataError(

@@ -56,7 +56,7 @@ def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
 
     from vtkit.encoder.families import settle_input
     from vtkit.system.runtime import without_notices
-    from vtkit.vocabulary.existing import prepare_backend
+    from vtkit.vocabulary.existing import prepare_tokenizer
 
     refuse_other_kinds(name, configuration_folder(name, setting), setting, multi_vector=multi_vector)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
@@ -69,7 +69,7 @@ def load_dense(name: str, setting: str, *, multi_vector: bool = False) -> Any:
         if isinstance(transformer, Transformer):
             # poolers are made up for most embedders, which pool otherwise
             refuse_incomplete(transformer.auto_model, folder, label, unused="pooler")
-            prepare_backend(transformer.tokenizer.backend_tokenizer, f"of {name}")
+            prepare_tokenizer(transformer.tokenizer, f"of {name}")
             settle_input(transformer)
     return embedder
 

@@ -22,6 +22,8 @@ from vtkit.system.runtime import Precision
 
 Side = Literal["query", "document"]
 
+_PROMPTS: dict[Side, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
 
 def encode_side(
     encoder: SparseEncoder,
@@ -124,8 +126,10 @@ def rank_by_dot_products(encoder: SparseEncoder) -> None:
 
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:
-    """The prompt that the encoder puts before each text of ``side``: the one of that name, else the default."""
-    return encoder.prompts.get(side, encoder.prompts.get(encoder.default_prompt_name)) or ""
+    """The prompt before each text of ``side``, as the library's ``encode_query`` and ``encode_document`` choose it: the
+    default one only if none has the side's name, and an encoder read from a folder always has one, if empty."""
+    named = [name for name in _PROMPTS[side] if name in encoder.prompts]
+    return encoder.prompts.get((*named, encoder.default_prompt_name)[0]) or ""
 
 
 def tokenizer_of(encoder: SparseEncoder, side: Side) -> PreTrainedTokenizerFast:

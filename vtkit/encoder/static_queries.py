@@ -3,7 +3,7 @@ times as long as all the rest of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +16,7 @@ from vtkit.data.hub import read_json, read_settings
 from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY, WEIGHTS, find_model, library_errors
 from vtkit.encoder.truncation import first_encoding, first_tokens
 from vtkit.system.runtime import quiet_libraries
-from vtkit.vocabulary.existing import prepare_backend
+from vtkit.vocabulary.existing import AS_THEY_STAND, prepare_tokenizer
 from vtkit.vocabulary.saved import SETTINGS, SPECIAL_TOKENS
 from vtkit.vocabulary.tokenizer_file import FILE, TokenizerFile, tokenizer_digest
 
@@ -33,9 +33,6 @@ _TOKENIZERS = (
 """Classes, in ``tokenizer_config.json``, that transformers has under this name whatever the model's kind is. For others
 it looks into the model's configuration, which imports torch."""
 
-
-_OF_ANY_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Those of them that take ``tokenizer.json`` as it is; the others build the tokenizer anew from its vocabulary."""
 
 _HARMLESS = {
     "add_prefix_space", "added_tokens_decoder", "backend", "clean_up_tokenization_spaces", "is_local",
@@ -89,9 +86,7 @@ class StaticQueries:
         cutting, naming = (query_tokenizer(side, name, tokenizer) for side in sides)
         if cutting is None or naming is None:
             return None
-        prompts = settings.get("prompts") or {}
-        prompt = prompts.get("query", prompts.get(settings.get("default_prompt_name")))
-        return cls(cutting, weights, naming, prompt or "")
+        return cls(cutting, weights, naming, query_prompt(settings))
 
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`vtkit.encoder.sides.encode_side` for queries."""
@@ -148,6 +143,12 @@ def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:
     return inside / ways["query"][0], inside / ways["document"][0]
 
 
+def query_prompt(settings: Mapping[str, Any]) -> str:
+    """The prompt before each query, by an encoder's ``config_sentence_transformers.json``: as in the library's
+    ``encode_query``, an encoder without a prompt of this name puts nothing there, whatever its default prompt is."""
+    return (settings.get("prompts") or {}).get("query") or ""
+
+
 def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
     """The tokenizer of the model called ``name`` in ``folder``, without transformers if the file makes its tokens or
     has the digest ``wanted``; None for a kind that needs the model's configuration."""
@@ -157,21 +158,16 @@ def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | No
         return None
     with library_errors(f"the tokenizer of {name} cannot be loaded"):
         tokenizer: QueryTokenizer = TokenizerFile.load(folder, settings)
-        if not (_as_it_stands(folder, tokenizer) or tokenizer_digest(tokenizer) == wanted):
+        if "added_tokens_decoder" in settings:  # then transformers reads no other list
+            added = {str(number): token.__getstate__() for number, token in tokenizer.added_tokens_decoder.items()}
+            others = settings["added_tokens_decoder"] != added
+        else:
+            others = any((folder / file).exists() for file in (SPECIAL_TOKENS, "added_tokens.json"))
+        as_it_stands = kind in AS_THEY_STAND and not others and set(settings) <= _HARMLESS
+        if not as_it_stands and tokenizer_digest(tokenizer) != wanted:
             import transformers
 
             with quiet_libraries():
                 tokenizer = getattr(transformers, kind).from_pretrained(str(folder), **SAFELY)
-    prepare_backend(tokenizer.backend_tokenizer, f"of {name}")
+    prepare_tokenizer(tokenizer, f"of {name}")
     return tokenizer
-
-
-def _as_it_stands(folder: Path, tokenizer: TokenizerFile) -> bool:
-    """Report whether transformers makes the tokens of ``tokenizer.json`` and of nothing else."""
-    settings = tokenizer.settings
-    if "added_tokens_decoder" in settings:  # then it reads no other list
-        added = {str(number): token.__getstate__() for number, token in tokenizer.added_tokens_decoder.items()}
-        others = settings["added_tokens_decoder"] != added
-    else:
-        others = any((folder / file).exists() for file in (SPECIAL_TOKENS, "added_tokens.json"))
-    return settings["tokenizer_class"] in _OF_ANY_FILE and not others and set(settings) <= _HARMLESS

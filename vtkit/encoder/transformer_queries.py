@@ -12,7 +12,7 @@ from scipy import sparse
 
 from vtkit.data.hub import read_json
 from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY_WEIGHTS, model_folder
-from vtkit.encoder.static_queries import query_tokenizer
+from vtkit.encoder.static_queries import query_prompt, query_tokenizer
 from vtkit.encoder.truncation import first_encoding, first_tokens, padded
 from vtkit.system.runtime import fastest_device, quiet_libraries
 
@@ -97,11 +97,9 @@ class TransformerQueries:
         if missing or info["mismatched_keys"] or not finite:
             return None
         longest = max_input_length(model, cutting)
-        prompts = whole.get("prompts") or {}
-        prompt = prompts.get("query", prompts.get(whole.get("default_prompt_name")))
         pooled = pooling["pooling_strategy"], pooling["activation_function"]
         limit = min(transformer.get("max_seq_length") or longest, longest)
-        return cls(model.eval().to(fastest_device()), cutting, prompt or "", *pooled, limit)
+        return cls(model.eval().to(fastest_device()), cutting, query_prompt(whole), *pooled, limit)
 
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`vtkit.encoder.sides.encode_side` for queries."""

@@ -119,7 +119,7 @@ def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | No
     own = [np.setdiff1d(np.asarray(ids, dtype=np.int64), special) for ids in listed]
     judged = (collection.by_number(collection.qrels, query.id) for query in asked)
     relevant = [np.array([number for number, grade in of.items() if grade > 0], dtype=np.int64) for of in judged]
-    words = [tokens_of_words(tokenizer.backend_tokenizer, text) for text in texts]
+    words = [tokens_of_words(tokenizer, text) for text in texts]
     return coverage(words, own, searcher.encode(texts), index.by_document(), relevant)
 
 

@@ -19,14 +19,14 @@ REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts
 NAMED = {"mixed": "several scripts", "Other": "rarer scripts", "Japanese": "kana with Han", "Korean": "Hangul and Han"}
 
 MAKE_UP: dict[str, Callable[[InspectedVocabulary], int]] = {
-    "with an upper-case letter": lambda vocabulary: vocabulary.casing.cased,
-    "lower case only": lambda vocabulary: vocabulary.casing.lower_case,
-    "letters without case": lambda vocabulary: vocabulary.casing.script_without_case,
+    "with an upper-case letter": lambda vocabulary: vocabulary.casing["cased"],
+    "lower case only": lambda vocabulary: vocabulary.casing["lower_case"],
+    "letters without case": lambda vocabulary: vocabulary.casing["script_without_case"],
     "with a digit": lambda vocabulary: vocabulary.digits,
     "punctuation only": lambda vocabulary: vocabulary.punctuation,
     "unused fillers": lambda vocabulary: vocabulary.unused,
-    "duplicates after normalisation": lambda vocabulary: vocabulary.duplicates.count,
-    "never made by itself": lambda vocabulary: vocabulary.unreachable.count,
+    "duplicates after normalisation": lambda vocabulary: vocabulary.duplicates["count"],
+    "never made by itself": lambda vocabulary: vocabulary.unreachable["count"],
 }
 
 
@@ -63,11 +63,11 @@ def sections(report: Inspection) -> list[Section]:
         chart("length in characters", lengths, ordered=True),
     )
     extremes = [
-        [length, *(f"{getattr(vocabulary.characters, length):,.4g}" for vocabulary in vocabularies)]
+        [length, *(f"{vocabulary.characters[length]:,.4g}" for vocabulary in vocabularies)]
         for length in ("mean", "median", "longest")
     ]
     make_up = shares({label: [*map(count, vocabularies)] for label, count in MAKE_UP.items()})
-    continuing = [count_and_share(each.continuations.count, max(each.continuations.of, 1)) for each in vocabularies]
+    continuing = [count_and_share(n["count"], max(n["of"], 1)) for n in (each.continuations for each in vocabularies)]
     make_up.insert(3, ["continues a word (of those with letters)", *continuing])
     made = [
         *(_described(vocabulary, number) for number, vocabulary in enumerate(vocabularies, start=1)),
@@ -89,18 +89,18 @@ def sections(report: Inspection) -> list[Section]:
         made.append(section("Overlap", rows, note, caption=caption))
     if report.corpus:
         rows = [
-            ["tokens that occur", *(f"{use.used:,} ({100 * use.share:.2f} %)" for use in report.corpus)],
-            ["tokens that make up 90 % of the text", *(f"{use.nine_tenths:,}" for use in report.corpus)],
-            ["tokens the text is cut into", *(f"{use.occurrences:,}" for use in report.corpus)],
+            ["tokens that occur", *(f"{use['used']:,} ({100 * use['share']:.2f} %)" for use in report.corpus)],
+            ["tokens that make up 90 % of the text", *(f"{use['nine_tenths']:,}" for use in report.corpus)],
+            ["tokens the text is cut into", *(f"{use['occurrences']:,}" for use in report.corpus)],
         ]
         made.append(
-            section("Use in the corpus", rows, f"{report.corpus[0].texts:,} texts were read.", caption="Tokens")
+            section("Use in the corpus", rows, f"{report.corpus[0]['texts']:,} texts were read.", caption="Tokens")
         )
     return made
 
 
 def _described(vocabulary: InspectedVocabulary, number: int) -> Section:
-    roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in vocabulary.special.items()]
+    roles = [f"{role} {token_shown(entry['token'])} ({entry['id']})" for role, entry in vocabulary.special.items()]
     others = vocabulary.other_special
     shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
     name = vocabulary.name
@@ -128,7 +128,7 @@ def _lengths(vocabularies: Sequence[InspectedVocabulary]) -> dict[str, list[int]
     """Length in characters -> the tokens of each vocabulary."""
     return {
         f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more": [
-            sum(n for length, n in each.characters.histogram.items() if low <= int(length) <= (high or int(length)))
+            sum(n for length, n in each.characters["histogram"].items() if low <= int(length) <= (high or int(length)))
             for each in vocabularies
         ]
         for low, high in LENGTHS
@@ -160,10 +160,10 @@ def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
     for vocabulary in vocabularies:
         name = vocabulary.name
-        if vocabulary.duplicates.count:
-            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in vocabulary.duplicates.examples)
+        if vocabulary.duplicates["count"]:
+            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in vocabulary.duplicates["examples"])
             notes.append(f"{name}, duplicates: {pairs}.")
-        if vocabulary.unreachable.count:
-            shown = "  ".join(map(token_shown, vocabulary.unreachable.examples))
+        if vocabulary.unreachable["count"]:
+            shown = "  ".join(map(token_shown, vocabulary.unreachable["examples"]))
             notes.append(f"{name}, never made: {shown}")
     return notes

@@ -32,7 +32,7 @@ from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import HoldsModels, fastest_device, fastest_precision, quiet_libraries
 from vtkit.training.losses import LISTWISE_TEMPERATURE, own_candidates, standardized
-from vtkit.vocabulary.existing import prepare_backend
+from vtkit.vocabulary.existing import prepare_tokenizer
 
 SCORES_FOLDER = "teacher-scores"
 
@@ -265,7 +265,7 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
             weights = {"dtype": torch.float32, "weights_only": True}
             model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
             refuse_incomplete(model.model, folder, label)
-            prepare_backend(model.tokenizer.backend_tokenizer, f"of {name}")
+            prepare_tokenizer(model.tokenizer, f"of {name}")
         if model.num_labels != 1:
             raise DataError(
                 f"{label} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name a "

@@ -18,6 +18,7 @@ Units are named by words (:mod:`vtkit.transfer.unit_names`). Words can stand bes
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -148,8 +149,9 @@ def fit_units(
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
             behind = _rows_of_words(head.output(states.batch(looked_at)[0]), before, *tokens)
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
-    grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
-    plain = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model", section.pooling)
+    source, of_units = encoder.cpu()[0].auto_model, (rows.cpu(), bias.cpu())
+    grafted = partial(graft_head, source, encoder.tokenizer, *of_units)
+    plain = as_sparse_encoder(grafted(), encoder.tokenizer, folder / "model", section.pooling)
     whole = with_sides(plain, encoder, output=named(names))
     return whole, UnitsFit(units, len(texts), len(states.ids), unexplained, dead, revived), read
 

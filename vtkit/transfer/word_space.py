@@ -13,7 +13,7 @@ from vtkit.data.vectors import open_vectors, read_vectors
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.pair import VocabularyPair
 
 SIMILARITIES_AT_ONCE = 16_000_000
@@ -50,8 +50,7 @@ def word_space(
         ids: list[int] = []
         for prefix in ("", " "):
             texts = [prefix + word for word in words]
-            encodings = vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-            for place, encoding in enumerate(encodings):
+            for place, encoding in enumerate(whole_encodings(vocabulary.tokenizer, texts)):
                 pieces = set(encoding.ids)
                 ids += pieces
                 places += [place] * len(pieces)

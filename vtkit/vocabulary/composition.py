@@ -54,9 +54,6 @@ STILL = 1e-5  # the shares are estimated when no one moves by more than this in 
 WORDS_AT_ONCE = 64
 """Words that lingua is asked about together: half a second's work, after which Ctrl-C is heard and progress shown."""
 
-ETC = ("special", "unused", "number", "punctuation", "symbol", "space", "part of a character", "no token")
-"""Kinds of tokens without letters."""
-
 LANGUAGES = {
     language.iso_code_639_1.name.lower(): language.name.capitalize() for language in sorted(Language.all(), key=str)
 } | {"nb": "Bokmål"}
@@ -92,7 +89,7 @@ class Label(NamedTuple):
     """The language, script or kind that a token is counted under."""
 
     sort: Sort
-    name: str  # the language's code; the script of an undecided token or of one in no language asked for; one of ETC
+    name: str  # the language's code; the script of an undecided token or of one in no language asked for; or a kind
     script: str  # script of its letters; empty for `etc`
     reason: str = ""  # why a token is undecided
 
@@ -279,7 +276,7 @@ def han_language(surface: str) -> str:
 
 
 def kind_without_letters(form: Canonical) -> str | None:
-    """One of :data:`ETC`; None for a token with letters."""
+    """``number``, ``punctuation``, ``symbol``, ``space`` or ``part of a character``; None for a token with letters."""
     if form.is_bytes:
         return "part of a character"
     if any(map(letter_script, form.surface)):

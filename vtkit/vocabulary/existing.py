@@ -1,13 +1,14 @@
 """Tokenizers that are there already: read from a hub id, a folder or a file, and made ready to be an encoder's. The
 result is one plain fast tokenizer with special roles and ``cls ... sep`` around a text, which ``AutoTokenizer`` loads
-identically. The classes of transformers are passed over: they replace the normalizer of the file, and build five tokens
-of a lone ``vocab.txt``."""
+identically. A ``tokenizer.json`` counts as it stands, since classes of transformers replace its normalizer. Another
+vocabulary file is read as is usual for its kind, unless the folder names a class that reads it otherwise (XLM-RoBERTa
+numbers the pieces anew, ALBERT lower-cases): then it has the class's tokens, or is refused."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +19,11 @@ from vtkit.data.spelling import DOTTED_I, TURKIC
 from vtkit.settings.casing import CasingSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.from_sentencepiece import read_sentencepiece
-from vtkit.vocabulary.notation import WORD_ENDS, WORDPIECE
-from vtkit.vocabulary.tokenizer_file import beyond_bounds
+from vtkit.vocabulary.notation import SENTENCEPIECE, WORD_ENDS, WORDPIECE
+from vtkit.vocabulary.saved import SETTINGS
+from vtkit.vocabulary.tokenizer_file import FILE, beyond_bounds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -48,11 +51,14 @@ SPELLINGS: dict[Role, tuple[str, ...]] = {
 }
 """Usual spellings of the token of a role, for tokenizers whose configuration does not say."""
 
-TOKENIZER_FILES = ("tokenizer*.json", "special_tokens_map.json", "added_*.json", "vocab.*", "merges.txt", "*.model")
+TOKENIZER_FILES = ("tokenizer*.json", "special_*.json", "added_*.json", "config.json", "vocab.*", "merges.*", "*.model")
 """Files of a hub repository a tokenizer can be built from; nothing else of it is fetched."""
 
 PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語と中文", "тест اختبار परीक्षण ทดสอบ")
 """A tokenizer that reads all of these as unknown has lost its vocabulary."""
+
+CASED_TEXT = "The Schools of Köln, São Paulo"
+"""A text that a class which folds case or strips accents cuts otherwise than its vocabulary file alone."""
 
 UNKNOWN_TEXT = "\U0010fffd"  # a character that no vocabulary has
 
@@ -63,6 +69,8 @@ AS_THEY_STAND = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 UNREACHABLE_SHARE = 0.01
 """Accents are not stripped where more than this share of the tokens could never be matched afterwards."""
+
+_KINDS = {"tokenizer_class", "model_type"}  # settings that name the class of a tokenizer
 
 
 def load_tokenizer(name: str | Path, *, require_roles: bool = False) -> PreTrainedTokenizerFast:
@@ -157,8 +165,6 @@ def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_r
             + ", ".join(f'"{NAMES_OF_ROLE[role][0]}": "{SPELLINGS[role][0]}"' for role in missing)  # type: ignore[index]
             + " (tokens that do not exist yet are added at the end of the vocabulary), or choose another tokenizer."
         )
-    backend.no_truncation()
-    backend.no_padding()
     named = {NAMES_OF_ROLE[role][0]: token for role, token in roles.items()}
     tokenizer = _wrapped(backend, named)
     if "cls" in roles and "sep" in roles:
@@ -177,6 +183,8 @@ def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_r
 def _wrapped(backend: Tokenizer, named: Mapping[str, str]) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
+    backend.no_truncation()
+    backend.no_padding()
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         clean_up_tokenization_spaces=False,
@@ -186,10 +194,13 @@ def _wrapped(backend: Tokenizer, named: Mapping[str, str]) -> PreTrainedTokenize
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """``tokenizer_config.json`` with what the older files ``special_tokens_map.json`` and ``added_tokens.json`` add;
-    empty where none of them is there."""
+    """``tokenizer_config.json`` with what the older files ``special_tokens_map.json`` and ``added_tokens.json`` add and
+    the kind of model that ``config.json`` names; empty where none of them is there."""
     settings: dict[str, Any] = {}
     label = f"tokenizer {folder}"
+    settings.update(
+        {key: value for key, value in read_settings(folder / "config.json", label).items() if key in _KINDS}
+    )
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         read = read_settings(folder / name, label)
         settings.update({key: value for key, value in read.items() if value is not None})
@@ -203,8 +214,12 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> PreTrainedTokenizerFast:
-    if path.suffix == ".model":
-        backend, listed = read_sentencepiece(path)
+    pieces, listed = read_sentencepiece(path) if path.suffix == ".model" else (None, dict[str, int]())
+    owner = None if path.name == FILE else _owner(path, settings, pieces)
+    if owner is not None:
+        backend, listed, settings = owner.backend_tokenizer, owner.get_vocab(), owner.special_tokens_map | {**settings}
+    elif pieces is not None:
+        backend = pieces
     elif path.name == "vocab.json":
         backend, listed = _from_byte_level_files(path, settings)
     elif path.suffix == ".json":
@@ -233,6 +248,50 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
     tokenizer.add_tokens(_special_tokens(settings))
     _check(tokenizer, listed, path, without_gaps=require_roles)
     return tokenizer
+
+
+def _owner(path: Path, settings: Mapping[str, Any], pieces: Tokenizer | None) -> PreTrainedTokenizerFast | None:
+    """The tokenizer that transformers makes of the folder of a vocabulary file, ``pieces`` if it is SentencePiece's;
+    None if the folder names no class, or one that reads such a file as is usual. DataError: the class does not read it
+    as a fast tokenizer, or not rightly."""
+    from transformers import AutoTokenizer, BertTokenizer, GPT2Tokenizer, RobertaTokenizer, TokenizersBackend
+    from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES, tokenizer_class_from_name
+
+    name = settings.get("tokenizer_class") or TOKENIZER_MAPPING_NAMES.get(settings.get("model_type", ""))
+    kind = tokenizer_class_from_name(name) if name else TokenizersBackend
+    usual = {".txt": (BertTokenizer,), ".json": (GPT2Tokenizer, RobertaTokenizer)}.get(path.suffix, ())
+    if kind is TokenizersBackend or (kind is not None and issubclass(kind, usual)):
+        return None
+    try:
+        with quiet_libraries():
+            owner = AutoTokenizer.from_pretrained(str(path.parent), trust_remote_code=False, local_files_only=True)
+        fault = "it is written in Python" if not owner.is_fast else pieces and _cut_as(owner.backend_tokenizer, pieces)
+    except Exception as error:  # of any kind, over a file that the class does not expect
+        fault = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if fault:
+        raise DataError(
+            f"{path}: the class {name}, which the folder names, cannot read it as a fast tokenizer: {fault}. Name a "
+            "folder with a tokenizer.json, or the file itself, which is then read as is usual for its kind."
+        )
+    return owner
+
+
+def _cut_as(backend: Tokenizer, pieces: Tokenizer) -> str:
+    """Let ``backend``, made by a class of a SentencePiece model, bring texts to the model's own standard form, which
+    classes drop, unless its class folds case or accents before it. The fault if it cuts words otherwise than
+    ``pieces``, as SentencePiece does; else nothing."""
+
+    def differing(texts: Sequence[str]) -> int:
+        cut = [each.encode_batch_fast(texts, add_special_tokens=False) for each in (pieces, backend)]
+        return sum(ours.tokens != theirs.tokens for ours, theirs in zip(*cut, strict=True))
+
+    words = sorted(token[1:] for token in pieces.get_vocab() if token.startswith(SENTENCEPIECE.space) and token[1:])
+    words = words[:: len(words) // 1000 + 1]
+    if (odd := differing(words)) > UNREACHABLE_SHARE * len(words):
+        return f"it cuts {odd:,} of {len(words):,} words otherwise than SentencePiece"
+    if not differing([*PROBE_TEXTS, CASED_TEXT]):
+        backend.normalizer, backend.pre_tokenizer = pieces.normalizer, pieces.pre_tokenizer
+    return ""
 
 
 def _special_tokens(settings: Mapping[str, Any], *, with_roles: bool = False) -> list[AddedToken]:
@@ -264,9 +323,30 @@ def check_ids(vocabulary: Mapping[str, int]) -> None:
         )
 
 
+def prepare_tokenizer(tokenizer: Any, where: str) -> None:
+    """:func:`prepare_backend` for a model's tokenizer as transformers made it. DataError: it is not fast, or it cuts
+    texts otherwise than its ``tokenizer.json``, since a class makes tokenizers of its own kind of every file."""
+    kind = type(tokenizer).__name__
+    if not tokenizer.is_fast:
+        raise DataError(f"The tokenizer {where}, a {kind}, is not a fast one. Name a model with a tokenizer.json.")
+    prepare_backend(tokenizer.backend_tokenizer, where)
+    file = Path(getattr(tokenizer, "name_or_path", "")) / FILE
+    if kind not in AS_THEY_STAND and file.is_absolute() and file.is_file():
+        both = Tokenizer.from_file(str(file)), tokenizer.backend_tokenizer
+        both[0].no_padding()
+        cut = [[each.ids for each in tool.encode_batch_fast(PROBE_TEXTS, add_special_tokens=False)] for tool in both]
+        if cut[0] != cut[1] and not all(isinstance(tool.model, models.WordPiece) for tool in both):  # but for casing
+            raise DataError(
+                f"The tokenizer {where}: its class, {kind}, cuts texts otherwise than {file}. Write "
+                f'"tokenizer_class": "PreTrainedTokenizerFast" into {SETTINGS} beside it to take the file as it is.'
+            )
+
+
 def prepare_backend(backend: Tokenizer, where: str) -> None:
-    """Switch off a saved BPE dropout, by which equal texts have other tokens each time, with a warning; refuse a
-    tokenizer without tokens, and one that fails on what it does not know."""
+    """Switch off saved truncation and padding, and with a warning a BPE dropout, by which equal texts have other tokens
+    each time; refuse a tokenizer without tokens, and one that fails on what it does not know."""
+    backend.no_truncation()
+    backend.no_padding()
     if dropout := getattr(backend.model, "dropout", None):
         backend.model.dropout = None
         console.warn(
@@ -311,15 +391,12 @@ def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Token
     vocabulary = content.get("model", {}).get("vocab", {})
     if isinstance(vocabulary, list):
         vocabulary = {token: number for number, (token, _) in enumerate(vocabulary)}
-    normalizer = content.get("normalizer") or {}
-    if normalizer.get("type") == "BertNormalizer" and settings.get("tokenizer_class") not in AS_THEY_STAND:
+    bert = backend.normalizer
+    if isinstance(bert, normalizers.BertNormalizer) and settings.get("tokenizer_class") not in AS_THEY_STAND:
         # As in transformers, the configuration has the last word about casing.
-        backend.normalizer = normalizers.BertNormalizer(
-            clean_text=normalizer["clean_text"],
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", normalizer["handle_chinese_chars"]),
-            strip_accents=settings.get("strip_accents", normalizer["strip_accents"]),
-            lowercase=settings.get("do_lower_case", normalizer["lowercase"]),
-        )
+        bert.lowercase = settings.get("do_lower_case", bert.lowercase)
+        bert.strip_accents = settings.get("strip_accents", bert.strip_accents)
+        bert.handle_chinese_chars = settings.get("tokenize_chinese_chars", bert.handle_chinese_chars)
     return backend, vocabulary | {added["content"]: added["id"] for added in content.get("added_tokens", [])}
 
 
@@ -335,7 +412,7 @@ def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer,
         raise DataError(f"{path}: the token {token!r} is on line {number} and again on line {vocabulary[token] + 1}.")
     if len(vocabulary) < 2 or not any(spelling in vocabulary for spelling in SPELLINGS["unk"]):
         raise DataError(f"{path} is not a BERT vocabulary: it should list one token a line, including [UNK].")
-    lowercase = settings.get("do_lower_case")
+    lowercase = settings.get("do_lower_case", True if _KINDS & settings.keys() else None)
     if lowercase is None:  # no token but bracketed ones needs text in upper case
         bracketed = re.compile(r"[\[<].*[\]>]")
         lowercase = all(token.lower() == token or bracketed.fullmatch(token) for token in tokens)

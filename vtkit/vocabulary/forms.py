@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken, Encoding
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+    from vtkit.vocabulary.tokenizer_file import TokenizerFile
+
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
@@ -101,10 +103,7 @@ class Vocabulary:
 
     def unread(self, text: str) -> list[str]:
         """The letters and digits of ``text`` that no token stands for: they are unknown, dropped, or cut into bytes."""
-        backend = self.tokenizer.backend_tokenizer
-        backend.no_truncation()
-        backend.no_padding()
-        encoding = backend.encode(text, add_special_tokens=False)
+        (encoding,) = whole_encodings(self.tokenizer, [text], offsets=True)
         read: set[int] = set()
         for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
             if self.text(number):
@@ -141,7 +140,11 @@ def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
 
 
 def whole_encodings(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False, special: bool = False
+    tokenizer: PreTrainedTokenizerBase | TokenizerFile,
+    texts: Sequence[str],
+    *,
+    offsets: bool = False,
+    special: bool = False,
 ) -> list[Encoding]:
     """Cut each of ``texts`` into tokens as a whole, even if the tokenizer was last asked to truncate or to pad.
 

@@ -12,20 +12,19 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.normalization import ScriptLoss, normalizer_losses
 from vtkit.vocabulary.words import Punctuation, script_of_text, word_spans
 
@@ -181,7 +180,7 @@ def measure_fragmentation(
                     for word, extra in _most(meter.extra_tokens, top)
                 ],
                 unknown_characters=[UnknownCharacter(*entry) for entry in _most(meter.unknown_characters, top)],
-                losses=normalizer_losses(meter.backend, character_counts),
+                losses=normalizer_losses(tokenizers[name].backend_tokenizer, character_counts),
                 queries=QueryCounts(*summed(query_rows[""])) if query_rows else None,
             )
         )
@@ -252,7 +251,7 @@ class _Meter:
     """Counts of one tokenizer, text by text."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        self.backend: Tokenizer = tokenizer.backend_tokenizer
+        self.encodings = partial(whole_encodings, tokenizer, offsets=True)
         vocabulary = Vocabulary(tokenizer)
         self.marks = {
             number
@@ -265,12 +264,11 @@ class _Meter:
         self.extra_tokens: Counter[str] = Counter()
         self.unknown_characters: Counter[str] = Counter()
         self.legible = vocabulary.legible
-        self.is_unknown = cache(lambda text: self.unknown in self.backend.encode(text, add_special_tokens=False).ids)
+        self.is_unknown = cache(lambda text: self.unknown in self.encodings([text])[0].ids)
 
     def measure(self, texts: list[str], words: list[list[Span]], groups: list[tuple[str, bool]]) -> None:
         """Add texts: each, its words, its group and whether it is the beginning of one."""
-        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
-        for text, spans, (group, begins), encoding in zip(texts, words, groups, encodings, strict=True):
+        for text, spans, (group, begins), encoding in zip(texts, words, groups, self.encodings(texts), strict=True):
             starts, ends = [start for start, _ in spans], [end for _, end in spans]
             pieces, word_tokens = [0] * len(spans), 0
             unknown_words: set[int] = set()
@@ -296,7 +294,7 @@ class _Meter:
 
     def pieces(self, word: str) -> list[str]:
         """The tokens of ``word`` behind a space, as a person reads them."""
-        encoding = self.backend.encode(f"a {word}", add_special_tokens=False)
+        (encoding,) = self.encodings([f"a {word}"])
         tokens = zip(encoding.ids, encoding.offsets, strict=True)
         return [self.legible[number] for number, (_, end) in tokens if end > 2 and number not in self.marks]
 

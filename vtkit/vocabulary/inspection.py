@@ -21,7 +21,7 @@ from vtkit.data.text import batches
 from vtkit.vocabulary.casing import is_cased
 from vtkit.vocabulary.composition import Composition, Han, compose, kind_without_letters
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens, whole_encodings
 from vtkit.vocabulary.notation import Notation, steps_of
 from vtkit.vocabulary.overlap import find_overlap
 from vtkit.vocabulary.reachability import duplicates, unreachable
@@ -34,50 +34,6 @@ LONGEST_SHOWN = 40  # characters of a pattern that are shown
 
 
 @dataclass(frozen=True)
-class SpecialToken:
-    """A token with a role, such as ``[MASK]``."""
-
-    token: str
-    id: int
-
-
-@dataclass(frozen=True)
-class Casing:
-    """Tokens with letters by case."""
-
-    cased: int  # with an upper-case letter
-    lower_case: int
-    script_without_case: int
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """Tokens with letters that continue a word."""
-
-    count: int
-    of: int
-    share: float
-
-
-@dataclass(frozen=True)
-class Characters:
-    """Length of the tokens' text without their word-start marks, in characters."""
-
-    mean: float
-    median: int
-    longest: int
-    histogram: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Wasted:
-    """Tokens that take up a row for nothing."""
-
-    count: int
-    examples: list[Any]
-
-
-@dataclass(frozen=True)
 class InspectedVocabulary:
     """Vocabulary statistics that need no model: algorithm, composition, wasted tokens, overlap."""
 
@@ -85,28 +41,26 @@ class InspectedVocabulary:
     size: int
     algorithm: str
     normalizer: list[str]  # its steps, in words
-    special: dict[str, SpecialToken]  # by role
+    special: dict[str, dict[str, Any]]  # role -> the ``token`` that has it, such as [MASK], and its ``id``
     other_special: list[str]
     composition: Composition
-    casing: Casing
-    continuations: Continuations
-    characters: Characters
+    casing: dict[str, int]
+    """Tokens with letters by case: ``cased`` (with an upper-case letter), ``lower_case``, ``script_without_case``."""
+
+    continuations: dict[str, Any]
+    """The ``count`` of tokens that continue a word, ``of`` all with letters, and their ``share``."""
+
+    characters: dict[str, Any]
+    """``mean``, ``median``, ``longest`` and ``histogram`` of the lengths of tokens without their word-start marks."""
+
     digits: int
     punctuation: int
     unused: int
-    duplicates: Wasted  # whose text another token has too once it is normalised; examples with the one before
-    unreachable: Wasted  # that the tokenizer never makes, not even of their own text
+    duplicates: dict[str, Any]
+    """The ``count`` of tokens whose text an earlier one has too once it is normalised, and ``examples`` of both."""
 
-
-@dataclass(frozen=True)
-class CorpusUse:
-    """How much of a vocabulary texts need."""
-
-    texts: int
-    occurrences: int  # tokens that the texts are cut into
-    used: int
-    share: float  # of the vocabulary, that occurs
-    nine_tenths: int  # the most frequent tokens that make up 90 % of the occurrences
+    unreachable: dict[str, Any]
+    """The ``count`` of tokens that the tokenizer never makes, not even of their own text, and ``examples``."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +72,9 @@ class Inspection:
     """The overlap rule's ``mode``, and the ``matrix`` of every vocabulary (row, the source) with every other (column,
     the target): how many tokens they share, ``count``, and the ``share`` of the target that these are."""
 
-    corpus: list[CorpusUse] | None = None
+    corpus: list[dict[str, Any]] | None = None
+    """How much of each vocabulary the ``texts`` of a corpus need: ``occurrences`` of tokens in them, tokens that are
+    ``used``, their ``share`` of the vocabulary, and the most frequent ones that make up ``nine_tenths`` of all."""
 
 
 def inspect_vocabulary(
@@ -148,38 +104,45 @@ def inspect_vocabulary(
         size=len(listed),
         algorithm=algorithm(tokenizer),
         normalizer=normalizer_steps(tokenizer),
-        special={role: SpecialToken(listed[number], number) for role, number in roles.items()},
+        special={role: {"token": listed[number], "id": number} for role, number in roles.items()},
         other_special=[token.content for number, token in added if token.special and number not in roles.values()],
         composition=composition,
-        casing=Casing(cased, len(lettered) - cased - caseless, caseless),
-        continuations=Continuations(continuing, len(lettered), continuing / max(1, len(lettered))),
-        characters=Characters(mean, statistics.median_low(lengths), max(lengths), counted),
+        casing={"cased": cased, "lower_case": len(lettered) - cased - caseless, "script_without_case": caseless},
+        continuations={"count": continuing, "of": len(lettered), "share": continuing / max(1, len(lettered))},
+        characters={
+            "mean": mean,
+            "median": statistics.median_low(lengths),
+            "longest": max(lengths),
+            "histogram": counted,
+        },
         digits=sum(any(map(str.isdigit, text)) for text in texts),
         punctuation=composition.etc.get("punctuation", 0),
         unused=composition.etc.get("unused", 0),
-        duplicates=Wasted(len(again), [[listed[number], listed[first]] for number, first in spread(again, EXAMPLES)]),
-        unreachable=Wasted(len(never), [listed[number] for number in spread(never, EXAMPLES)]),
+        duplicates={
+            "count": len(again),
+            "examples": [[listed[n], listed[first]] for n, first in spread(again, EXAMPLES)],
+        },
+        unreachable={"count": len(never), "examples": [listed[number] for number in spread(never, EXAMPLES)]},
     )
 
 
-def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[str]) -> list[CorpusUse]:
+def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[str]) -> list[dict[str, Any]]:
     """How much of each vocabulary the texts need."""
-    backends = [tokenizer.backend_tokenizer for tokenizer in tokenizers]
     counts = [np.zeros(len(tokens(tokenizer)), dtype=np.int64) for tokenizer in tokenizers]
     read = 0
     for batch in batches(texts):
         read += len(batch)
-        for backend, count in zip(backends, counts, strict=True):
-            for encoding in backend.encode_batch_fast(batch, add_special_tokens=False):
+        for tokenizer, count in zip(tokenizers, counts, strict=True):
+            for encoding in whole_encodings(tokenizer, batch):
                 count += np.bincount(encoding.ids, minlength=len(count))
     return [
-        CorpusUse(
-            texts=read,
-            occurrences=int(count.sum()),
-            used=int((count > 0).sum()),
-            share=float((count > 0).mean()),
-            nine_tenths=int(np.searchsorted(np.cumsum(np.sort(count)[::-1]), 0.9 * count.sum())) + bool(count.any()),
-        )
+        {
+            "texts": read,
+            "occurrences": int(count.sum()),
+            "used": int((count > 0).sum()),
+            "share": float((count > 0).mean()),
+            "nine_tenths": int(np.searchsorted(np.cumsum(np.sort(count)[::-1]), 0.9 * count.sum())) + bool(count.any()),
+        }
         for count in counts
     ]
 
@@ -196,11 +159,9 @@ def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
     """How the tokenizer cuts words into tokens, in words."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     notation = Notation.of(tokenizer.backend_tokenizer)
-    name = {"WordLevel": "whole words"}.get(model["type"], model["type"])
-    if model["type"] == "BPE" and notation.byte_level:
-        name = "byte-level BPE"
-    elif model["type"] == "BPE" and notation.prefix:
-        name = f"BPE with {notation.prefix} continuations"
+    of_characters = f"BPE with {notation.prefix} continuations" if notation.prefix else "BPE"
+    names = {"WordLevel": "whole words", "BPE": "byte-level BPE" if notation.byte_level else of_characters}
+    name = names.get(model["type"], model["type"])
     return f"{name}, byte fallback" if model.get("byte_fallback") else name
 
 
@@ -229,10 +190,9 @@ def _words(step: Mapping[str, Any]) -> Iterator[str]:
             return
         case "BertNormalizer":
             # Left open, accents go with lower-casing.
-            stripped = step["lowercase"] if step["strip_accents"] is None else step["strip_accents"]
-            yield from compress(
-                BERT_STEPS, (step["clean_text"], step["handle_chinese_chars"], stripped, step["lowercase"])
-            )
+            lower, strips = step["lowercase"], step["strip_accents"]
+            done = step["clean_text"], step["handle_chinese_chars"], lower if strips is None else strips, lower
+            yield from compress(BERT_STEPS, done)
         case "Prepend":
             yield f"{_shown(step['prepend'])} put in front"
         case "Replace":

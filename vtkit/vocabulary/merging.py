@@ -5,6 +5,7 @@ inside a word differ."""
 import json
 import os
 from collections.abc import Iterable
+from unittest.mock import patch
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -16,7 +17,6 @@ Counted = Iterable[tuple[str, int]]  # words with their counts
 
 _PRIVATE = range(0xF0000, 0x10FFFE)
 _SEPARATOR = chr(0x10FFFF)
-_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 def merge(
@@ -40,13 +40,8 @@ def merge(
         trainer.limit_alphabet = len(alphabet)
     # Merging is one short step after the other, and handing each to a pool of threads takes longer than the step: up to
     # ten times as long in all, where other processes want the same cores.
-    before = {name: value for name, value in os.environ.items() if name == _THREADS}
-    os.environ[_THREADS] = "false"
-    try:
+    with patch.dict(os.environ, {"TOKENIZERS_PARALLELISM": "false"}):
         backend.train_from_iterator(repeated(words, _SEPARATOR if spaced else " "), trainer)
-    finally:
-        del os.environ[_THREADS]
-        os.environ.update(before)
     learned = backend.get_vocab()
     merges = json.loads(backend.to_str())["model"]["merges"]
     return sorted(learned, key=learned.__getitem__), [(left, right) for left, right in merges]

@@ -15,10 +15,6 @@ from vtkit.vocabulary.overlap import KINDS, find_overlap
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Facts = dict[str, Any]
-
-SEED = 0  # of the examples, so that two calls show the same ones
-
 MODES: tuple[OverlapMode, ...] = get_args(OverlapMode)
 
 HEADER = ("target_id", "target", "kind", "source_id", "source")  # columns of pair_rows
@@ -29,7 +25,7 @@ def overlap_report(
     target: PreTrainedTokenizerFast,
     mode: OverlapMode = "exact+symbols",
     examples: int = 8,
-) -> Facts:
+) -> dict[str, Any]:
     """Counts, shares and examples of every class of overlap, by ``mode`` and beside the other modes.
 
     Returns:
@@ -44,7 +40,8 @@ def overlap_report(
     classes = {}
     for code, kind in enumerate(KINDS):
         members = np.flatnonzero(chosen.kinds == code).tolist()
-        sampled = sorted(random.Random(SEED).sample(members, min(examples, len(members))))
+        # with a seed, so that two calls show the same ones
+        sampled = sorted(random.Random(0).sample(members, min(examples, len(members))))
         shown = [[second.legible[n], first.legible[matches[n]] if matches[n] >= 0 else None] for n in sampled]
         classes[kind] = {"count": len(members), "share": len(members) / chosen.target_size, "examples": shown}
     return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system.errors import DataError
-from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.forms import Vocabulary, whole_encodings
 from vtkit.vocabulary.notation import Canonical
 from vtkit.vocabulary.overlap import Overlap, find_overlap
 
@@ -50,7 +50,7 @@ class VocabularyPair:
         wanted = [number for number in self.overlap.new_ids.tolist() if surfaces[number][0]]
         texts = [f" {surfaces[number][0]}" if surfaces[number][1] else surfaces[number][0] for number in wanted]
         pieces_of: dict[int, list[int]] = {}
-        encodings = self.source.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        encodings = whole_encodings(self.source.tokenizer, texts)
         for number, encoding in zip(wanted, encodings, strict=True):
             pieces = [piece for piece in encoding.ids if (form := forms[piece]) is not None and form.surface.strip()]
             if not pieces:

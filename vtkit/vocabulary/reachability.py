@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.text import batches
 from vtkit.vocabulary.composition import token_script
+from vtkit.vocabulary.forms import whole_encodings
 from vtkit.vocabulary.notation import Canonical
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def unreachable(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | 
             host = words[place % len(words)]
             tried.append(host + texts[number] + (host if inside else ""))
         for some in batches(tried, BATCH):
-            for encoding in tokenizer.backend_tokenizer.encode_batch_fast(some, add_special_tokens=False):
+            for encoding in whole_encodings(tokenizer, some):
                 wanted.difference_update(encoding.ids)
     return sorted(wanted)
 

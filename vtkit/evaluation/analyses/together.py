@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
-from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import RetrievalSet
@@ -26,6 +25,8 @@ from vtkit.search.exact import ExactIndex
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_precision
 from vtkit.vocabulary.casing import fold_map
+from vtkit.vocabulary.forms import whole_encodings
+from vtkit.vocabulary.tokenizer_file import TokenizerFile
 
 LONGEST_QUERY = 64
 TEXTS_AT_ONCE = 1000
@@ -99,7 +100,7 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
     pairs = features(
         query_vectors[np.concatenate([paired, paired])], document_vectors[np.concatenate([matched, chance])]
     )
-    words = [tokens_of_words(tokenizer.backend_tokenizer, question) for question in questions]
+    words = [tokens_of_words(tokenizer, question) for question in questions]
     return Analyses(
         len(questions),
         len(texts),
@@ -138,12 +139,12 @@ def _tokens(
     return sp.csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(texts), len(fold)))
 
 
-def tokens_of_words(tokenizer: Tokenizer, text: str) -> list[int]:
+def tokens_of_words(tokenizer: PreTrainedTokenizerFast | TokenizerFile, text: str) -> list[int]:
     """The number of tokens of each word of ``text``."""
     from vtkit.vocabulary.words import word_spans
 
     spans = list(word_spans(text, "cut"))
-    starts = [start for start, end in tokenizer.encode(text, add_special_tokens=False).offsets]
+    starts = [start for start, end in whole_encodings(tokenizer, [text], offsets=True)[0].offsets]
     return [sum(begin <= start < end for start in starts) for begin, end in spans]
 
 

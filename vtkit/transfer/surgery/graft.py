@@ -85,8 +85,7 @@ def graft_encoder(
         rows = torch.from_numpy(mixture.rows(as_array(head.embeddings.weight), seed=seed))
         output = None if head.tied else torch.from_numpy(mixture.rows(as_array(head.decoder.weight), seed=seed))
         new_bias = torch.from_numpy(bias(as_array(head.decoder.bias)))
-        grafted = graft(model, tokenizer, rows, new_bias, output)
-        moved.append(as_sparse_encoder(grafted, tokenizer, path, like=side))
+        moved.append(as_sparse_encoder(graft(model, tokenizer, rows, new_bias, output), tokenizer, path, like=side))
     if queries is None:
         return moved[0]
     if isinstance(queries[0], SparseStaticEmbedding):
@@ -109,7 +108,7 @@ def rebuilt(
     config = copy.deepcopy(source.config)
     config.vocab_size = size
     config.tie_word_embeddings = mlm_head(source).tied and not untied
-    state = {name: tensor.clone() for name, tensor in source.state_dict().items()}
+    state = dict(source.state_dict())
     if tokenizer is not None:
         _set_roles(config, tokenizer)
         _move_positions(source, config, state)

@@ -4,6 +4,7 @@ behind the output vocabulary never active. Plain sentence-transformers gives the
 names are in the folder ``output_tokenizer``."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,6 @@ def graft_encoder_head(
     decoder = mlm_head(model).decoder
     rows = mixture.rows(as_array(decoder.weight), seed=seed)
     biases = bias(as_array(decoder.bias))
-    grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases))
-    plain = as_sparse_encoder(grafted, source.tokenizer, folder, like=source)
+    grafted = partial(graft_head, model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases))
+    plain = as_sparse_encoder(grafted(), source.tokenizer, folder, like=source)  # which alone holds the model
     return with_sides(plain, plain, output=output_tokenizer)
