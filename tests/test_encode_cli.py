@@ -240,3 +240,11 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
         (tmp_path / "moved" / "search.json").write_text(damaged)
         with pytest.raises(DataError, match="is damaged"):
             vtkit.search_run(tmp_path / "moved", ["t1"])
+
+
+@pytest.mark.parametrize("given", [("--mass", "0.5"), ("--passages", "20")])
+def test_settings_of_documents_are_refused_for_queries(given: tuple[str, str], tmp_path: Path) -> None:
+    refused = invoke("encode", "encoder", "texts.txt", "--out", tmp_path / "vectors", "--queries", *given).exception
+    assert isinstance(refused, RecipeError)
+    assert f"{given[0].removeprefix('--')}: these are for documents" in str(refused)
+    assert not (tmp_path / "vectors").exists()
