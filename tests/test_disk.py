@@ -13,11 +13,13 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
 from vtkit.pipeline import disk
+from vtkit.pipeline.disk import show_earlier_times
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
-from vtkit.pipeline.store import Store
+from vtkit.pipeline.store import MANIFEST, Store
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.source import Scratch
+from vtkit.system.checksums import write_record
 from vtkit.system.errors import VtkitError
 
 RECIPE = """
@@ -112,7 +114,27 @@ def test_a_dry_run_says_how_long_the_stages_last_took(folder: Path, capsys: pyte
     run(folder / "recipe.toml", runs=folder / "runs", force=("vocabulary",), dry_run=True)
     said = capsys.readouterr().err
     assert "time: these stages last took" in said
-    assert "never run here: transfer" in said
+    assert "never run by this recipe: transfer" in said
+    other = folder / "other.toml"
+    other.write_text((folder / "recipe.toml").read_text("utf-8").replace('name = "tiny"', 'name = "other"'), "utf-8")
+    run(other, runs=folder / "runs", force=("vocabulary",), dry_run=True)
+    assert "time:" not in capsys.readouterr().err  # these are another recipe's
+
+
+def test_a_stage_is_not_listed_both_with_its_time_and_as_never_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(folder / "runs" / "artifacts")
+    steps = {step.name: step for step in Plan(load_recipe(folder / "recipe.toml").recipe, store).steps.values()}
+    names = [name for name in steps if name.startswith("evaluate:")]
+    (store.root / "made").mkdir(parents=True)
+    write_record(store.root / "made" / MANIFEST, {"seconds": 7.0}, [])
+    show_earlier_times(steps.values(), store, {names[0]: "made"})
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("time: ")]
+    timed, _, never = line.partition("; never run by this recipe: ")
+    assert "(evaluate 7.0 s)" in timed or "(evaluate 7 s)" in timed
+    assert "evaluate" not in never.split(", ")
+    assert set(names[1:]) <= set(never.split(", "))
 
 
 FINETUNED = ('finetune.data="./judged"', 'finetune.split="test"', "finetune.steps=10")

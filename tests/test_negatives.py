@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +17,10 @@ import tiny
 from command_line import invoke, succeeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.util import mine_hard_negatives
 from test_finetuning import judged
 from tiny import add_training_queries, bare, collection, encoder, finished_run
 
@@ -36,7 +40,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
-from vtkit.training.negatives import negative_pools, system_rankings
+from vtkit.training.negatives import REMOVED, negative_pools, system_rankings, without_false_negatives
 from vtkit.training.pairs import judged_pairs
 from vtkit.training.validation import validation_set
 
@@ -89,6 +93,54 @@ def test_only_scored_negatives_where_the_data_bring_scores() -> None:
     data.scores["q0"] = {"d0": 2.0, "d6": 1.0}
     found = negative_pools(data, judged_pairs(data), section(), lambda depth: [[[3]]], scored_only=True)
     assert as_lists(found) == [[6]]
+
+
+@pytest.mark.parametrize(
+    "mining",
+    [{"range_min": 3}, {"absolute_margin": 0.05}, {"relative_margin": 0.02}, {"relative_margin": 0.0},
+     {"range_min": 2, "absolute_margin": 0.01, "relative_margin": 0.05}],
+)  # fmt: skip
+def test_a_rank_floor_and_margins_leave_what_sentence_transformers_mines(
+    tmp_path: Path, mining: dict[str, Any]
+) -> None:
+    """All candidates of each query, of which some have two relevant documents; what a margin leaves nothing of gets
+    another document, which no margin removed."""
+    name, asked, contents, depth = str(tiny.dense(tmp_path / "dense")), DATA.queries, list(DATA.contents), 12
+    relevant = {q.id: [n, n + 1] if n % 4 == 0 else [n] for n, q in enumerate(asked)}
+    data = replace(DATA, qrels={query: {f"d{n}": 1 for n in numbers} for query, numbers in relevant.items()})
+    pairs = [(q.text, contents[int(d[1:])]) for q in asked for d in data.qrels[q.id]]
+    columns = dict(zip(("query", "answer"), map(list, zip(*pairs, strict=True)), strict=True))
+    theirs = mine_hard_negatives(
+        datasets.Dataset.from_dict(columns), SentenceTransformer(name, device="cpu"), corpus=contents,
+        range_max=depth, num_negatives=depth - mining.get("range_min", 0), verbose=False, **mining,
+    )  # fmt: skip
+    wanted: dict[str, set[int]] = {}
+    for row in theirs:
+        wanted.setdefault(row["query"], set()).add(contents.index(row["negative"]))
+    section_, known = section(mining={"rankings": [name], "depth": depth, **mining}), judged_pairs(data)
+    removed: list[int] = []
+    clear = partial(without_false_negatives, known.relevant, section_.mining)
+    ranking = system_rankings(
+        [name], [q.text for q in asked], contents, (64, 128), bm25, tmp_path, depth + 2, "finetune.mining", clear=clear
+    )
+    found = as_lists(negative_pools(data, known, section_, lambda most: ranking, removed=removed.append))
+    ours = {query.text: set(pool) for query, pool in zip(asked, found, strict=True)}
+    assert {query: pool for query, pool in ours.items() if query in wanted} == wanted
+    assert all(len(pool) == 1 for query, pool in ours.items() if query not in wanted)
+    close = [{REMOVED - each for each in row if each <= REMOVED} for row in ranking[0].tolist()]
+    assert removed == [len(of) for of in close]
+    assert not any(of & set(pool) for of, pool in zip(close, found, strict=True))
+    assert (sum(removed) > 0) == (mining.keys() > {"range_min"} or "range_min" not in mining)
+
+
+def test_a_margin_needs_scores_and_a_floor_leaves_documents() -> None:
+    for mining, said in (
+        ({"files": ["mined.jsonl"], "relative_margin": 0.05}, r"mining\.files lack the scores"),
+        ({"range_min": 50}, r"mining\.range_min leaves out all documents"),
+        ({"absolute_margin": -1}, "greater than or equal to 0"),
+    ):
+        with pytest.raises(ValidationError, match=said):
+            section(mining=mining)
 
 
 def bm25() -> Bm25:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from vtkit.evaluation.judging import Evaluated, Judged
 from vtkit.search.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
@@ -52,8 +53,10 @@ class Comparison(Result):
     failures: tuple[Failure, ...]
 
     def cell(self, system: str, collection: str) -> Cell:
+        """The cell of a system on a collection, as ``cells`` calls them or by paths that end in these names. KeyError:
+        there is none."""
         for cell in self.cells:
-            if (cell.system, cell.collection) == (system, collection):
+            if cell.system in (system, Path(system).name) and cell.collection in (collection, Path(collection).name):
                 return cell
         raise KeyError((system, collection))
 

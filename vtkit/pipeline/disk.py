@@ -7,8 +7,7 @@ texts and 256 active dimensions a document or passage, which only the trained en
 
 import gzip
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,22 +128,23 @@ def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
         )
 
 
-def show_earlier_times(steps: Iterable[Step], store: Store) -> None:
-    """Say how long the stages of ``steps`` took when they last ran in this store, if any of them has."""
+def show_earlier_times(steps: Iterable[Step], store: Store, previous: Mapping[str, str]) -> None:
+    """Say how long ``steps`` took when this recipe last ran them, if any of them has an output in ``previous``, by the
+    names of steps. Times of other recipes would say nothing of its data."""
     took: dict[str, float] = {}
-    unknown: dict[str, None] = {}
-    for stage, count in Counter(step.dependencies.stage for step in steps).items():
-        pattern = f"{stage.replace(':', '-')}-{'[0-9a-f]' * 20}"
-        outputs = sorted(store.root.glob(pattern), key=lambda folder: folder.stat().st_mtime, reverse=True)
-        manifest = next(filter(None, map(read_manifest, outputs)), None)
-        name = stage.partition(":")[0]
+    unknown: list[str] = []
+    for step in steps:
+        stage, output = step.dependencies.stage, previous.get(step.name)
+        manifest = None if output is None else read_manifest(store.root / output)
         if manifest is None:
-            unknown[name] = None
+            unknown.append(stage)
         else:
-            took[name] = took.get(name, 0.0) + count * manifest["seconds"]
+            name = stage.partition(":")[0]
+            took[name] = took.get(name, 0.0) + manifest["seconds"]
     if took:
         each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in took.items())
-        never = f"; never run here: {', '.join(unknown)}" if unknown else ""
+        shown = (name if (name := stage.partition(":")[0]) not in took else stage for stage in unknown)
+        never = f"; never run by this recipe: {', '.join(dict.fromkeys(shown))}" if unknown else ""
         console.say(f"time: these stages last took {duration(sum(took.values()))} ({each}){never}")
 
 

@@ -131,11 +131,12 @@ def _planned(recipe: Recipe, store: Store, folder: Path, *, refuse: bool, **aske
     """Plan the run in ``folder``, and show the steps to run with their reasons, the disk they need, and how long they
     last took. If ``refuse``, a run that does not fit on the disk is refused."""
     plan = Plan(recipe, store)
-    decisions = plan.decide(finished_steps(folder), **asked)
+    previous = finished_steps(folder)
+    decisions = plan.decide(previous, **asked)
     _show(decisions)
     running = [decision.step for decision in decisions if decision.runs]
     show_disk(running, folder.parent, refuse=refuse)
-    show_earlier_times(running, store)
+    show_earlier_times(running, store, previous)
     return plan, decisions
 
 

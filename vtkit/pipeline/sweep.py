@@ -85,7 +85,8 @@ def run_sweep(
     missing = _show(planned)
     show_disk(missing.values(), runs.absolute(), refuse=not dry_run)
     if dry_run:
-        show_earlier_times(missing.values(), store)
+        previous = {step: made for cell in grid.cells for step, made in finished_steps(runs / cell.name).items()}
+        show_earlier_times(missing.values(), store, previous)
         return {}
     for_every_cell(waiting, lambda each: check_contents(each.cell.loaded, store), lambda each: each.cell.name)
     folder = runs / grid.name / CELLS

@@ -61,15 +61,16 @@ def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
         )
         yield "better embedder", (found, *tries)
 
+    improve = "name another embedder (`source.model`)." if report.units else IMPROVE
     compared = [of for of in report.judged if of.bm25 is not None]
     if compared and not any(_gains(of, of.planned) for of in compared):
         first = compared[0]
         if first.planned is not first.hybrid and _gains(first, first.hybrid):
             advice = 'Alone the encoder does not beat BM25, but their sum does: set `index.lexical = "bm25"`.'
         elif deploy is not None and deploy.harmful:
-            advice = f"BM25 is better. Search with BM25 until the encoder is improved: {IMPROVE}"
+            advice = f"BM25 is better. Search with BM25 until the encoder is improved: {improve}"
         else:
-            advice = f"The difference from BM25 may be chance. Judge more queries; or improve the encoder: {IMPROVE}"
+            advice = f"The difference from BM25 may be chance. Judge more queries; or improve the encoder: {improve}"
         yield "adds nothing", _said(advice)
 
     methods = {} if report.vocabulary is None else report.vocabulary.methods
@@ -106,13 +107,10 @@ def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
         yield "cut documents", (cut, *further)
 
     dimensions = next((of.final.document_dimensions for of in report.judged if of.final is not None), None)
-    if is_number(dimensions) and dimensions >= DENSE:
-        advice = (
-            f"Vectors are dense: a document activates {amount(dimensions)} dimensions. Lower "
-            "`calibrate.target_activation`, set `[finetune.target_active]`, or keep the largest weights only "
-            "(`index.top_dimensions`)."
-        )
-        yield "dense vectors", _said(advice)
+    if is_number(dimensions) and dimensions >= DENSE and not report.units:  # units are many by design
+        dense = f"Vectors are dense: a document activates {amount(dimensions)} dimensions. Lower "
+        fewer = "`calibrate.target_activation`, set `[finetune.target_active]`, or keep the largest weights only "
+        yield "dense vectors", _said(f"{dense}{fewer}(`index.top_dimensions`).")
 
     most = max((of.queries for of in report.results if of.queries is not None), default=FEW_QUERIES)
     if most < FEW_QUERIES:

@@ -160,11 +160,27 @@ class MiningSection(Section):
     system), ColBERT's lines, .parquet with a query id and document ids, TREC runs."""
 
     depth: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Negatives are sampled from this many documents at the top of each ranking."""
+    """Negatives are sampled from this many documents at the top of each ranking (``range_max`` of
+    sentence-transformers)."""
+
+    range_min: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """The first so many of these documents are no negatives: they may be relevant without a judgement."""
+
+    absolute_margin: NonNegativeFloat | None = None
+    """A document is no negative if its score plus this margin is above the lowest score of the query's relevant
+    documents, by the ranking's own model."""
+
+    relative_margin: NonNegativeFloat | None = None
+    """The same with a margin that is a share of that lowest score, such as 0.05 (arXiv:2407.15831)."""
 
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of trainings, each from the same initial weights. From the second on, negatives are also mined with the
     encoder of the previous training. The last one is kept; each takes as long as the first."""
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether documents that score close to a relevant one are removed."""
+        return self.absolute_margin is not None or self.relative_margin is not None
 
 
 def _listed(kinds: Iterable[tuple[str, str]]) -> str:
@@ -388,7 +404,8 @@ class FinetuneSection(Section):
         if self.mining.rounds > 1 and not self.hard_negatives:
             yield "mining.rounds needs hard negatives: set finetune.hard_negatives to 1 or more"
         if self.hard_negatives and not (self.mining.rankings or self.mining.files):
-            yield (
-                "mining.rankings = [] leaves no source of hard negatives: name some there or in mining.files, or set "
-                "hard_negatives to 0"
-            )
+            yield "mining has no source of hard negatives: name rankings or files there, or set hard_negatives to 0"
+        if self.mining.range_min >= self.mining.depth:
+            yield "mining.range_min leaves out all documents of mining.depth: lower it, or raise depth"
+        if self.mining.files and self.mining.has_margins:
+            yield "mining.files lack the scores that a margin compares: remove the files or the margins"

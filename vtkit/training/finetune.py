@@ -22,7 +22,13 @@ from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import Gate
 from vtkit.training.losses import divergence, info_nce, listwise_divergence, margin_mse, own_candidates
-from vtkit.training.negatives import RANKINGS_FOLDER, model_ranking, negative_pools, system_rankings
+from vtkit.training.negatives import (
+    RANKINGS_FOLDER,
+    model_ranking,
+    negative_pools,
+    system_rankings,
+    without_false_negatives,
+)
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches
 from vtkit.training.query_table import QueryTable
@@ -47,6 +53,7 @@ def finetune(
     validation: Validation | None = None,
     read: Sequence[str] | None = None,
     report_to: Sequence[Reporter] = (),
+    removed: Callable[[int], object] = lambda count: None,
 ) -> Curves:
     """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
     mean of the weights (:mod:`vtkit.training.averaging`). Of several rounds (``section.mining.rounds``) each starts
@@ -61,6 +68,7 @@ def finetune(
         teachers: for the losses that learn from some, beside or without BM25 (``section.teachers``).
         validation: by which each training stops; it says afterwards what came of them.
         read: what the encoder alone reads of each document, where that is not its text (expanded documents).
+        removed: gets the number of mined documents that margins removed, of each query that mines.
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
@@ -75,19 +83,18 @@ def finetune(
     judged, given = judged_pairs(data), section.taught and bool(data.scores)
     lengths = section.query_length, section.document_length
     bm25 = cache(partial(Bm25.build, contents, language, folder=folder / "bm25"))
+    clear = partial(without_false_negatives, judged.relevant, section.mining)
     of_last_round: list[Ranking] = []  # what the encoder of the round before ranks
 
     def rankings(depth: int) -> Sequence[Ranking]:
         mined = system_rankings(
             section.mining.rankings, queries, contents, lengths, bm25, folder / RANKINGS_FOLDER, depth,
-            "finetune.mining", encoder, read,
+            "finetune.mining", encoder, read, clear,
         )  # fmt: skip
         of_files = (ranking for file in section.mining.files for ranking in read_rankings(file, data))
         return [*mined, *of_files, *of_last_round]
 
-    def pools() -> Pools:
-        return negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else ()
-
+    pools = partial(negative_pools, data, judged, section, rankings, scored_only=given, removed=removed)
     asked: list[Teacher] = [*([GivenScores(data)] if given else []), *teachers] if section.taught else []
     if section.taught and (BM25 in section.teachers or not asked):
         asked.append(Bm25Teacher(bm25))
@@ -99,7 +106,8 @@ def finetune(
         console.say(f"  round {number} of {section.mining.rounds}")
         place = folder / f"round-{number}"
         averaged(encoder, [seed], training, place)
-        of_last_round[:] = [model_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
+        file = place / "found.npy"
+        of_last_round[:] = [model_ranking(encoder, queries, read or contents, lengths, depth, file, clear=clear)]
         set_weights(parameters, start)
         training = replace(training, mined=pools())
     training = replace(training, validation=validation)

@@ -17,8 +17,9 @@ from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.exact import ExactIndex
+from vtkit.search.index_info import Ids, Scores
 from vtkit.search.sharded_encoding import kept_vectors
-from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection
+from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
 from vtkit.system.runtime import fastest_precision
@@ -28,6 +29,11 @@ from vtkit.training.teachers import DenseTeacher, SparseTeacher, Teacher, load_t
 RANKINGS_FOLDER = "rankings"
 
 QUERIES_AT_ONCE = 20_000  # queries that BM25 ranks at a time
+REMOVED = -2  # REMOVED - id stands in a ranking for a document that a margin removed
+LARGEST = 1e30  # more than any score
+
+Clear = Callable[..., npt.NDArray[np.int32]]
+"""Marks false negatives in ids and scores of a ranking, whose first query has the number in the third argument."""
 
 
 def negative_pools(
@@ -37,14 +43,17 @@ def negative_pools(
     rankings: Callable[[int], Sequence[Ranking]],
     *,
     scored_only: bool = False,
+    removed: Callable[[int], object] = lambda count: None,
 ) -> Ragged:
     """For each query the documents that its hard negatives are sampled from: those judged as not relevant; where they
-    are fewer than ``section.hard_negatives``, also the first ``mining.depth`` of each ranking by turns; and where a
-    query matches too little, any others. Never a document with the text of a relevant one.
+    are fewer than ``section.hard_negatives``, also the first ``mining.depth`` of each ranking by turns, without the
+    first ``mining.range_min``; and where a query matches too little, any others. Never a document with the text of a
+    relevant one, or one that :func:`without_false_negatives` removed from a ranking.
 
     Args:
         rankings: gives the rankings, of so many documents at least; called only where a query needs them.
         scored_only: only documents that ``data`` brings a score of, which are judged: nothing is mined.
+        removed: gets the number of documents that margins removed, of each query that mines.
     """
 
     def known(row: int, query: str) -> list[int]:
@@ -57,29 +66,59 @@ def negative_pools(
         ]
 
     pools = Ragged.of(known(row, query.id) for row, query in enumerate(data.queries))
-    needing = np.zeros(len(pools), dtype=bool)
-    needing[judged.pairs[:, 0]] = True
-    needing &= pools.lengths < section.hard_negatives
+    needing = np.isin(np.arange(len(pools)), judged.pairs[:, 0]) & (pools.lengths < section.hard_negatives)
     if scored_only or not needing.any():
         return pools
-    depth, most = section.mining.depth, int(judged.relevant.lengths.max(initial=0))
-    mined = rankings(depth + most)
+    mining, most = section.mining, int(judged.relevant.lengths.max(initial=0))
+    mined = rankings(mining.depth + most)
+    least = section.hard_negatives if mining.has_margins or mining.range_min else mining.depth
 
     def filled(row: int) -> Sequence[int]:
         own: list[int] = pools[row].tolist()
         if not needing[row]:
             return own
-        relevant = set(judged.relevant[row].tolist())
-        tops = ([each for each in listed(ranking[row]) if each >= 0 and each not in relevant] for ranking in mined)
-        pool = list(dict.fromkeys([*own, *merged([top[:depth] for top in tops])]))
-        if len(pool) < depth:  # a query that matches too little: fill up with any other documents
+        ranked = [listed(ranking[row]) for ranking in mined]
+        too_close = {REMOVED - each for ranking in ranked for each in ranking if each <= REMOVED}
+        removed(len(too_close))
+        excluded = too_close | set(judged.relevant[row].tolist())
+        tops = [[each for each in ranking if each >= 0 and each not in excluded] for ranking in ranked]
+        pool = list(dict.fromkeys([*own, *merged([top[mining.range_min : mining.depth] for top in tops])]))
+        if len(pool) < least:  # a query that matches too little: fill up with any other documents
             count = len(data.documents)
-            others = np.random.default_rng([3, row]).choice(count, min(4 * depth, count), replace=False).tolist()
-            pool += [other for other in others if other not in relevant and other not in pool]
-            pool = pool[:depth]
+            others = np.random.default_rng([3, row]).choice(count, min(4 * mining.depth, count), replace=False).tolist()
+            excluded.update(*(top[: mining.range_min] for top in tops))
+            pool = [*pool, *(other for other in others if other not in excluded and other not in pool)][:least]
         return pool
 
     return Ragged.of(map(filled, range(len(pools))))
+
+
+def without_false_negatives(
+    relevant: Ragged, mining: MiningSection, ids: Ids, scores: Scores, start: int = 0
+) -> npt.NDArray[np.int32]:
+    """``ids`` of a ranking, with ``REMOVED - id`` for each document that scores too close to the query's relevant
+    documents, and may be relevant itself (NV-Retriever, arXiv:2407.15831).
+
+    As ``mine_hard_negatives`` of sentence-transformers does, a document with the score s is removed if s +
+    ``absolute_margin`` > p or s > p - ``relative_margin`` times the magnitude of p, with p the lowest score of a
+    relevant document. If one is not in the ranking, it scores less than all that are, so that all are removed.
+
+    Args:
+        relevant: the relevant documents of each query.
+        ids: (queries, depth), best first, and negative where there is none.
+        scores: (queries, depth).
+        start: the number of the first of these queries.
+    """
+    if not mining.has_margins:
+        return ids
+    absolute, relative = mining.absolute_margin or 0.0, mining.relative_margin or 0.0
+    marked = ids.copy()
+    for row, (found, values) in enumerate(zip(ids, scores, strict=True)):
+        own = np.isin(found, relevant[start + row])
+        lowest = float(values[own].min(initial=LARGEST)) if own.sum() == len(relevant[start + row]) else -LARGEST
+        close = (values > lowest - max(absolute, relative * abs(lowest))) & ~own & (found >= 0)
+        marked[row, close] = REMOVED - found[close]
+    return marked
 
 
 def system_rankings(
@@ -93,6 +132,7 @@ def system_rankings(
     setting: str,
     encoder: SparseEncoder | None = None,
     read: Sequence[str] | None = None,
+    clear: Clear = lambda ids, scores, start=0: ids,
 ) -> list[npt.NDArray[np.int32]]:
     """The rankings of the systems ``names``, (queries, depth) each, kept in files below ``folder``: a killed run does
     not encode the documents again.
@@ -101,11 +141,12 @@ def system_rankings(
         names: BM25, ``encoder``, or folders and hub ids of models, as ``setting`` of the recipe gives them.
         lengths: tokens that queries and documents are cut at.
         read: what ``encoder`` reads of each document, where that is not its text.
+        clear: marks documents that are no negatives.
     """
 
     def by_bm25() -> npt.NDArray[np.int32]:
-        parts = [queries[start : start + QUERIES_AT_ONCE] for start in range(0, len(queries), QUERIES_AT_ONCE)]
-        return np.concatenate([bm25().search(part, depth)[0] for part in parts])
+        parts = ((start, queries[start : start + QUERIES_AT_ONCE]) for start in range(0, len(queries), QUERIES_AT_ONCE))
+        return np.concatenate([clear(*bm25().search(part, depth), start) for start, part in parts])
 
     rankings = []
     for place, name in enumerate(names, 1):
@@ -115,7 +156,7 @@ def system_rankings(
         own = encoder if name == ENCODER else None
         model, texts = (name, documents) if own is None else (own, read or documents)
         file = folder / (f"model-{place}.npy" if own is None else "encoder.npy")
-        rankings.append(model_ranking(model, queries, texts, lengths, depth, file, setting))
+        rankings.append(model_ranking(model, queries, texts, lengths, depth, file, setting, clear))
     return rankings
 
 
@@ -127,9 +168,10 @@ def model_ranking(
     depth: int,
     file: Path,
     setting: str = "",
+    clear: Clear = lambda ids, scores: ids,
 ) -> npt.NDArray[np.int32]:
     """The best ``depth`` documents of each query, (queries, depth), kept in ``file``, by an encoder as it is now or by
-    the model of that name; both cut at ``lengths``."""
+    the model of that name; both cut at ``lengths``. ``clear`` marks documents that are no negatives."""
 
     vectors = file.with_suffix(".vectors")  # of the documents, until their ranking is there
 
@@ -141,16 +183,15 @@ def model_ranking(
             embedder = searching.embedder
             asking = encode_dense(embedder, queries, "query", precision, "encoding queries")
             encoded = encode_dense(embedder, documents, "document", precision, said, vectors)
-            return nearest_documents(asking, encoded, depth, lambda a, b: np.asarray(embedder.similarity(a, b)))[0]
+            return clear(*nearest_documents(asking, encoded, depth, lambda a, b: np.asarray(embedder.similarity(a, b))))
         if not isinstance(searching, SparseTeacher):
             raise DataError(
                 f"{setting} = {model} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, "
                 "and a dense or sparse encoder here."
             )
-        encoder, (query_length, length) = searching.encoder, lengths
-        weights = kept_vectors(encoder, documents, length, vectors, precision, said)
-        terms = encode_side(encoder, queries, "query", query_length, precision=precision)
-        return ExactIndex.build(weights).search(terms, depth)[0]
+        weights = kept_vectors(searching.encoder, documents, lengths[1], vectors, precision, said)
+        terms = encode_side(searching.encoder, queries, "query", lengths[0], precision=precision)
+        return clear(*ExactIndex.build(weights).search(terms, depth))
 
     ranking = kept_array(file, ranked)
     shutil.rmtree(vectors, ignore_errors=True)

@@ -35,6 +35,7 @@ class FinetuneResult(Result):
     validated: tuple[Validated, ...] = ()  # of each training, where [finetune.validation] asks for it
     mean_value: float | None = None  # validation value of the mean of several trainings' weights
     trainings: int = 1  # trainings whose weights the model has the mean of
+    removed: int | None = None  # mined documents that margins removed, as they may be relevant
 
 
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
@@ -73,10 +74,14 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     lengths = section.query_length, length
     teachers = [load_teacher(name, lengths, "finetune.teachers") for name in section.asked_teachers]
     read = None if expand is None else [document.contents for document in expand(data).documents]
+    removed: list[int] = []
     curve = finetune(
         encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS,
         teachers=teachers, validation=validation, report_to=recipe.report.training, read=read,
+        removed=removed.append,
     )  # fmt: skip
+    if section.mining.has_margins:
+        console.say(f"  margins removed {sum(removed):,} mined documents, which may be relevant")
     if distributed.is_main():
         save_encoder(encoder, out / "model")
         reporting.keep(out / CHECKPOINTS, out)
@@ -88,6 +93,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
         () if validation is None else tuple(validation.validated), mean_value, section.trainings,
+        sum(removed) if section.mining.has_margins else None,
     )  # fmt: skip
 
 
@@ -117,7 +123,7 @@ def _validation(
 
 FINETUNE = Stage(
     "finetune",
-    version=17,
+    version=18,
     reads=("finetune", "report.training", "evaluate.ignore_identical_ids"),
     corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,
