@@ -55,9 +55,8 @@ class Estimate:
 
     def words(self, free: int) -> str:
         """The line of a plan, and one for each collection that BM25 ranks for training."""
-        parts = {name: getattr(self, name) for name in ("models", "checkpoints", "indexes", "downloads")}
-        parts["training data"] = self.training_data
-        kinds = ", ".join(f"{name} {size(count)}" for name, count in parts.items() if count)
+        parts = {name: count for name, count in vars(self).items() if isinstance(count, int) and count}
+        kinds = ", ".join(f"{name.replace('_', ' ')} {size(count)}" for name, count in parts.items())
         line = f"disk: about {size(self.bytes)} needed{f' ({kinds})' if kinds else ''}, {size(free)} free"
         line += f"; not counted (size unknown): {', '.join(self.unknown)}" if self.unknown else ""
         for collection in self.indexed:
@@ -134,12 +133,10 @@ def show_earlier_times(steps: Iterable[Step], store: Store, previous: Mapping[st
     took: dict[str, float] = {}
     unknown: list[str] = []
     for step in steps:
-        stage, output = step.dependencies.stage, previous.get(step.name)
-        manifest = None if output is None else read_manifest(store.root / output)
+        manifest, name = read_manifest(store.root / previous.get(step.name, "")), step.stage.name.partition(":")[0]
         if manifest is None:
-            unknown.append(stage)
+            unknown.append(step.dependencies.stage)
         else:
-            name = stage.partition(":")[0]
             took[name] = took.get(name, 0.0) + manifest["seconds"]
     if took:
         each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in took.items())

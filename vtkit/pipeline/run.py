@@ -131,8 +131,7 @@ def _planned(recipe: Recipe, store: Store, folder: Path, *, refuse: bool, **aske
     """Plan the run in ``folder``, and show the steps to run with their reasons, the disk they need, and how long they
     last took. If ``refuse``, a run that does not fit on the disk is refused."""
     plan = Plan(recipe, store)
-    previous = finished_steps(folder)
-    decisions = plan.decide(previous, **asked)
+    decisions = plan.decide(previous := finished_steps(folder), **asked)
     _show(decisions)
     running = [decision.step for decision in decisions if decision.runs]
     show_disk(running, folder.parent, refuse=refuse)

@@ -232,7 +232,7 @@ class ReportData(Result):
     validated: Mapping[str, tuple[Validated, ...]] = field(default_factory=dict)
     """Training stage -> the validations of each of its trainings."""
 
-    removed: int | None = None  # mined documents that margins removed in fine-tuning
+    removed: int = 0  # mined documents that margins removed in fine-tuning
     trainings: int = 1  # trainings of fine-tuning, whose weights the model has the mean of
     mean_value: Number | None = None  # validation value of the averaged weights
     held_out: HeldOutPredictions | None = None  # of masked tokens, before and after adaptation by MLM

@@ -77,7 +77,7 @@ def training_section(report: ReportData) -> Section | None:
         f"{report.units}.": report.units is not None,
         f"Queries are encoded by {report.query_encoder}.": report.query_encoder is not None,
         f"Fine-tuning turned logits x into weights by {report.activation}.": report.activation is not None,
-        f"Margins removed {report.removed} mined documents, which may be relevant.": report.removed is not None,
+        f"Margins removed {report.removed} mined documents, which may be relevant.": report.removed > 0,
         f"The weights are the mean of {report.trainings} fine-tunings{seeds}.": report.trainings > 1,
     }
     blocks += [Paragraph(fact) for fact, holds in facts.items() if holds]

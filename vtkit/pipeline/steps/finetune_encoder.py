@@ -35,7 +35,7 @@ class FinetuneResult(Result):
     validated: tuple[Validated, ...] = ()  # of each training, where [finetune.validation] asks for it
     mean_value: float | None = None  # validation value of the mean of several trainings' weights
     trainings: int = 1  # trainings whose weights the model has the mean of
-    removed: int | None = None  # mined documents that margins removed, as they may be relevant
+    removed: int = 0  # mined documents that margins removed, as they may be relevant
 
 
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
@@ -76,24 +76,20 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     read = None if expand is None else [document.contents for document in expand(data).documents]
     removed: list[int] = []
     curve = finetune(
-        encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS,
+        encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS, removed=removed.append,
         teachers=teachers, validation=validation, report_to=recipe.report.training, read=read,
-        removed=removed.append,
     )  # fmt: skip
-    if section.mining.has_margins:
-        console.say(f"  margins removed {sum(removed):,} mined documents, which may be relevant")
     if distributed.is_main():
         save_encoder(encoder, out / "model")
         reporting.keep(out / CHECKPOINTS, out)
     mean_value = None
     if validation is not None and section.trainings > 1:
         judged = validation.judged
-        mean_value = distributed.by_main(lambda: judged.value(encoder, section.query_length, length))
-        console.say(f"  the averaged weights reach {validation.judged.metric} {mean_value:.4f} in validation")
+        mean_value = distributed.by_main(lambda: judged.value(encoder, *lengths))
+        console.say(f"  the averaged weights reach {judged.metric} {mean_value:.4f} in validation")
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
-        () if validation is None else tuple(validation.validated), mean_value, section.trainings,
-        sum(removed) if section.mining.has_margins else None,
+        () if validation is None else tuple(validation.validated), mean_value, section.trainings, sum(removed),
     )  # fmt: skip
 
 
@@ -116,9 +112,8 @@ def _validation(
     else:
         texts = draw(data.contents, 2 * MOST_QUERIES, seed)
         return data, Validation(probe_validation_set(texts, MOST_QUERIES, seed), settings)
-    if expand is not None:
-        judging = expand(judging)
-    return data, Validation(validation_set(judging, judged_on, seed), settings)
+    read = judging if expand is None else expand(judging)
+    return data, Validation(validation_set(read, judged_on, seed), settings)
 
 
 FINETUNE = Stage(

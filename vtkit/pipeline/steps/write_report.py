@@ -119,7 +119,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         },
         validated={"finetune": () if tuned is None else tuned.validated},
         trainings=1 if tuned is None else tuned.trainings,
-        removed=None if tuned is None else tuned.removed,
+        removed=0 if tuned is None else tuned.removed,
         mean_value=None if tuned is None else tuned.mean_value,
         held_out=None if adapted is None else adapted.held_out,
         calibration=calibrated,
