@@ -76,7 +76,14 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             transformer.model = model.eval()
             encoder = SparseEncoder(modules=[transformer, SpladePooling("max")], device=device)
         else:
-            units = any(kind.endswith(".SparseAutoEncoderTokenEncoder") for kind in module_types(folder, called))
+            kinds = {kind.rpartition(".")[2] for kind in module_types(folder, called)}
+            if "SparseAutoEncoder" in kinds:
+                raise DataError(
+                    f"{called} is a CSR encoder: its autoencoder reads one vector for a text, and its dimensions are "
+                    "no words and have no names. Name the embedder that it was made from, and learn units of its "
+                    "tokens with [source.units]."
+                )
+            units = "SparseAutoEncoderTokenEncoder" in kinds
             for module in transformer_folders(folder, called):  # checked without reading the weights
                 if units:
                     body, missing = load_complete(AutoModel, module, called, unused="pooler", device_map="meta")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TEXTS_A_BATCH = 16  # texts that are encoded together; the library sorts those of a shard by length
 
 OTHER_KINDS: dict[ModelKind, str] = {
-    "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
+    "sparse_encoder": "a sparse encoder, whose dimensions are the tokens of its own vocabulary or an autoencoder's",
     "cross_encoder": "a cross-encoder, which scores pairs of texts and has no vector for one",
     "multi_vector_encoder": "a multi-vector encoder, which has one vector for each token of a text",
     "language_model": "a language model that writes text. A causal reranker teaches once CrossEncoder of "
@@ -153,21 +153,14 @@ def token_projection(name: str, setting: str) -> Tensor | None:
 
 def configuration_folder(name: str, setting: str) -> Path:
     """The folder of a model's configuration: its own, or that of its revision in the hub's cache."""
-    if Path(name).is_dir():
-        return Path(name)
-    if Path(name).is_absolute():
+    if Path(name).is_absolute() and not Path(name).is_dir():
         raise DataError(f"{setting} = {name}: there is no such folder. Give a hub id or a model's folder.")
-    return fetch(name, CONFIGURATION_FILES, "model")
+    return Path(name) if Path(name).is_dir() else fetch(name, CONFIGURATION_FILES, "model")
 
 
 def refuse_other_kinds(name: str, folder: Path, setting: str, *, multi_vector: bool = False) -> None:
     """Refuse (DataError) a model whose configuration in ``folder`` is not that of a dense embedder, or with
     ``multi_vector`` of a multi-vector encoder."""
-    if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
-        raise DataError(
-            f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "
-            "or hub id."
-        )
     kind = model_kind(folder, f"{setting} = {name}")
     if kind is not None and not (multi_vector and kind == "multi_vector_encoder"):
         raise DataError(

@@ -4,11 +4,13 @@ torch's weights-only loader alone."""
 
 import pickle
 import re
+import tomllib
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
@@ -45,28 +47,12 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*
 
 WEIGHTS = SAFETENSORS[0]
 
+ADAPTER = "adapter_config.json"  # in folders that peft saves
+
 OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
 """Types of modules that are vtkit's own, by which modules.json may name them."""
 
 PYLATE_DENSE = "pylate.models.Dense.Dense"  # in models that PyLate saved; sentence-transformers reads it as its own
-
-_WITHOUT_CODE = {
-    "neural-sparse-encoding-doc-v3-gte": "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill",
-    "gte-multilingual-mlm": "FacebookAI/xlm-roberta-base",
-    "gte-multilingual-reranker": "BAAI/bge-reranker-v2-m3",
-    "gte-multilingual": "BAAI/bge-m3",
-    "gte-en-mlm": "answerdotai/ModernBERT-base",
-    "gte-": "Alibaba-NLP/gte-modernbert-base",
-    "new-impl": "Alibaba-NLP/gte-modernbert-base, or BAAI/bge-m3 for other languages than English",
-    "arctic-embed-m": "Snowflake/snowflake-arctic-embed-l-v2.0",
-    "stella": "Alibaba-NLP/gte-modernbert-base",
-    "jina-reranker": "BAAI/bge-reranker-v2-m3",
-    "jina": "BAAI/bge-m3",
-    "mosaic-bert": "answerdotai/ModernBERT-base",
-    "neobert": "answerdotai/ModernBERT-base",
-}
-"""The nearest model that needs no code of its own, by a part of the name of the refused model or of its code's
-repository; the first match counts."""
 
 _OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "*.model")
 """What a tokenizer can be built from where there is no tokenizer.json."""
@@ -149,6 +135,12 @@ def _module_names(folder: Path, label: str) -> list[str]:
 def check_model(folder: Path, label: str) -> None:
     """Refuse the folder of a transformers or sentence-transformers model that would run code, or that is damaged;
     messages begin with ``label``."""
+    for inside in transformer_folders(folder, label):
+        if (inside / ADAPTER).is_file() and not (inside / "config.json").is_file():
+            raise DataError(
+                f"{label}: {inside} holds an adapter (LoRA), which is only what training added to another model. Merge "
+                "it into that model with peft (merge_and_unload, save_pretrained), and name the result."
+            )
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
     transformers = transformer_folders(folder, label)
@@ -225,7 +217,15 @@ def load_complete(kind: Any, folder: Path, label: str, *, unused: str = "", **se
     """The transformers model of the class ``kind`` in ``folder``, loaded with ``settings``, and the names of the
     tensors that its weights lack: the library makes these up at random. Nothing is computed with tensors that have
     ``unused`` in their names. DataError: weights and configuration do not fit each other."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM
+
     with library_errors(f"{label} cannot be loaded"):
+        config = AutoConfig.from_pretrained(str(folder), **SAFELY)
+        if kind is AutoModelForMaskedLM and type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+            raise DataError(
+                f"{label} is a {config.model_type} model, an architecture without a masked-language-model head, as "
+                "decoders are; it can be evaluated (evaluate.peers). Name an encoder, or an embedder made of one."
+            )
         model, info = kind.from_pretrained(
             str(folder), output_loading_info=True, ignore_mismatched_sizes=True, **SAFELY_WEIGHTS, **settings
         )
@@ -383,8 +383,9 @@ def _refuse_beyond_bounds(content: Any, where: str) -> None:
 
 
 def _runs_code(label: str, path: Path, what: str) -> DataError:
-    named = f"{label} {path} {what}".lower()
-    known = (f"The nearest model without such code is {each}." for part, each in _WITHOUT_CODE.items() if part in named)
+    named, listed = f"{label} {path} {what}".lower(), files("vtkit.encoder").joinpath("without_code.toml")
+    nearest = tomllib.loads(listed.read_text("utf-8"))
+    known = (f"The nearest model without such code is {each}." for part, each in nearest.items() if part in named)
     remedy = next(known, "Name a model with an architecture of transformers, or a copy converted to one.")
     return DataError(
         f"{label}: {path} names code that comes with the model ({what}), and vtkit runs only code of the installed "

@@ -37,7 +37,7 @@ from vtkit.system.outputs import write_atomically
 
 VERSION = 4  # to be raised when something new is looked for: data that were found sound before are read again
 
-_MODEL_FILES = ("config.json", "modules.json")
+_MODEL_FILES = ("config.json", "modules.json", "adapter_config.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
 
 _FILES = {
