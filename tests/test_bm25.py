@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +21,15 @@ from vtkit.system.errors import MissingExtra, RecipeError
 
 
 def lucene(query: list[str], documents: list[list[str]], k1: float, b: float) -> list[float]:
-    """Lucene's BM25 of each document, term by term as it is written down."""
-    mean = sum(map(len, documents)) / len(documents)
+    """Lucene's BM25 of each document, term by term as it is written down; documents without terms do not count."""
+    filled = [document for document in documents if document]
+    mean = sum(map(len, filled)) / max(len(filled), 1)
     scores = []
     for document in documents:
         counts, score = Counter(document), 0.0
         for term in query:
-            containing = sum(term in other for other in documents)
-            idf = math.log(1 + (len(documents) - containing + 0.5) / (containing + 0.5))
+            containing = sum(term in other for other in filled)
+            idf = math.log(1 + (len(filled) - containing + 0.5) / (containing + 0.5))
             if counts[term]:
                 score += idf * counts[term] / (counts[term] + k1 * (1 - b + b * len(document) / mean))
         scores.append(score)
@@ -89,6 +91,7 @@ def test_lucenes_analyser_gives_the_scores_of_lucenes_own_index(language: str) -
     texts = [" ".join(document.contents.split()[:8]) for document in collection.documents[:200]]
     queries = [query.text for query in collection.queries]
     assert all(0 < len(cut(text)) < 40 for text in texts)
+    texts += ["", "!"]  # Lucene does not count documents without terms
     ids, scores = Bm25.build(texts, language, "lucene").search(queries, len(texts))
     wanted = lucene_scores(texts, queries, LUCENE[language], cut.b)
     assert sum(map(len, wanted)) > 50
@@ -104,6 +107,23 @@ def test_every_language_that_lucene_is_said_to_know_has_its_analyser() -> None:
         assert cut.description.endswith(name.partition(".")[2])
     with pytest.raises(RecipeError, match=r'"lucene" knows ar, .*, not "th"'):
         analyser("th", "lucene")
+
+
+@pytest.mark.parametrize("more", [[""], ["?", " ", "…"]])
+def test_documents_without_terms_move_no_scores_of_any_language(more: list[str]) -> None:
+    texts = ["the red apple and the tree", "a blue apple", "das alte Haus und der Baum", "ein rotes Haus"]
+    for queries, language in ((["apple", "Haus"], "de,en"), (["apple", "tree"], "en")):
+        found = [Bm25.build(part, language).search(queries, 4) for part in (texts, [*more, *texts])]
+        np.testing.assert_array_equal(found[1][0], np.where(found[0][0] < 0, -1, found[0][0] + len(more)))
+        np.testing.assert_array_equal(found[1][1], found[0][1])
+    assert Bm25.build([*more, *texts], "de,en").languages == {"de": 2, "en": 2}
+
+
+def test_names_with_signs_and_emoji_are_found() -> None:
+    texts = ["a course in C", "a course in C++", "a course in C#", "a course 🎉", "a course"]
+    for query, first in (("C++", 1), ("c#", 2), ("🎉", 3)):
+        ids, _ = Bm25.build(texts, "en").search([query], 5)
+        assert ids[0, 0] == first
 
 
 def test_collections_without_any_term_are_searched_in_vain() -> None:
@@ -145,6 +165,16 @@ def test_collections_without_any_term_are_searched_in_vain() -> None:
         ("full", "xx", "Häuser", "häuser <häu häus äuse user ser>"),
         ("full", "ru", "книги", "книги книг* <кни книг ниги иги>"),
         ("full", "ko", "수도는 서울", "<수 수도 도는 는> <서 서울 울>"),
+        ("words", "en", "C++ 😀", "c"),
+        ("full", "en", "C++, go! C#, C++11", "c c* <c> c++ go go* <go> c c* <c> c# c c* <c> c++ 11 11* <11>"),
+        (
+            "full",
+            "xx",
+            "LGBTQ+ a+b page#part",
+            "lgbtq <lgb lgbt gbtq btq> lgbtq+ a <a> b <b> page <pag page age> part <par part art>",
+        ),
+        ("full", "ko", "한국+", "<한 한국 국> 한국+"),
+        ("full", "th", "😀👍🏽 ❤\ufe0f🇩🇪🇫🇷", "😀 👍 ❤ 🇩🇪 🇫🇷"),
         ("full", "en", "2008년 abc", "<2 20 00 08 8년 년> abc abc* <abc abc>"),
         ("full", "ja", "東京タワー。高", "東 京 タ ワ ー 東京 京タ タワ ワー 高"),
         ("full", "th", "ไทยคน abc", "ไทย ทยค ยคน abc <abc abc>"),

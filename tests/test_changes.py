@@ -260,6 +260,39 @@ def test_what_cannot_be_changed_is_refused_with_what_to_do(
     assert "an older version of vtkit made it" in str(invoke("add", index, index / "documents.jsonl").exception)
 
 
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ([Document("a", "", "one"), Document("b", "", "two"), Document("a", "", "three")],
+         r"number 3: id 'a' occurs twice \(first as number 1\)"),
+        ([Document("a b", "", "one")], "number 1: the id 'a b' contains white space"),
+        ([Document("", "", "one")], "number 1: the id is empty"),
+        ([Document("a", "", None), {"_id": "b"}], "(?s)2 problems.*number 1 is no vtkit.Document.*number 2 is no"),  # type: ignore[arg-type]
+        ([], "no documents to add"),
+    ],
+)  # fmt: skip
+def test_documents_that_no_file_could_hold_are_not_added(documents: list[Any], said: str, index: Path) -> None:
+    before = (index / "collection.json").read_bytes()
+    with pytest.raises(DataError, match=said):
+        vtkit.add_documents(index, documents)
+    assert (index / "collection.json").read_bytes() == before
+
+
+def test_more_results_than_documents_take_no_memory_and_none_is_refused(index: Path) -> None:
+    """A billion results a query would take eight gigabytes, and a hundred queries two hundred times what there is."""
+    every = vtkit.search_run(index, QUERIES, top=1000)
+    assert vtkit.search_run(index, QUERIES, top=10**12) == every
+    searcher = open_searcher(index, model=None, collection=None)
+    assert len(searcher.texts_of(searcher.names[7], 10**12).results) == len(
+        searcher.texts_of(searcher.names[7], 1000).results
+    )
+    with pytest.raises(RecipeError, match="top must be at least 1, not 0"):
+        vtkit.search_run(index, QUERIES, top=0)
+    for name in ("depth", "rerank_depth", "max_queries"):
+        with pytest.raises(RecipeError, match=f"{name}: must be at least 1"):
+            vtkit.evaluate("bm25", index, **{name: 0})  # type: ignore[arg-type]
+
+
 def test_drift_is_told_with_the_reasons_to_build_again(index: Path) -> None:
     same = vtkit.add_documents(index, [Document("a", "", TEXTS[0])])
     assert same.drift is not None

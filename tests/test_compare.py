@@ -119,6 +119,16 @@ def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
         assert words in str(invoke("compare", *arguments).exception)
 
 
+def test_runs_that_lack_their_values_by_query_are_told_so(runs: Path) -> None:
+    lacking = {name: open_run(runs / name).steps["evaluate:deployed"] / SET for name in ("tiny", "queries")}
+    for folder in lacking.values():
+        (folder / "per_query.json").rename(folder / "aside.json")
+    found = compare_runs([runs / name for name in lacking])[0]
+    for folder in lacking.values():
+        (folder / "aside.json").rename(folder / "per_query.json")
+    assert [each.not_compared for each in found.sets] == ["not every run was evaluated on it"]
+
+
 def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
     pair = [str(runs / "tiny"), str(runs / "documents")]

@@ -24,7 +24,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "deploy": (2262, 232),
     "data": (2879, 328),
     "encoder": (2711, 277),
-    "evaluation": (1396, 134),
+    "evaluation": (1406, 134),
     "pipeline": (3458, 265),
     "recipe": (1104, 94),
     "report": (1966, 180),

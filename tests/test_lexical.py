@@ -65,6 +65,14 @@ def test_one_search_ranks_and_scores_as_the_sum_of_two(seed: int, weight: float)
         assert dict(one[query]) == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_list_that_weighs_nothing_adds_no_documents_and_breaks_no_ties() -> None:
+    encoder = {"q": [("c", 3.0), ("b", 2.0), ("d", 1.0)], "only": [("a", 1.0)]}
+    bm25 = {"q": [("a", 5.0), ("b", 2.0), ("c", 2.0)], "none": [("b", 1.0)]}
+    assert weighted_sum(encoder, bm25, 10, 0.0, (1.0, 1.0)) == bm25
+    assert weighted_sum(encoder, bm25, 10, 1.0, (1.0, 1.0)) == encoder
+    assert weighted_sum(encoder, bm25, 2, 0.0, (1.0, 2.0)) == {"q": [("a", 2.5), ("b", 1.0)], "none": [("b", 0.5)]}
+
+
 def test_the_weights_at_the_ends_leave_one_ranking_alone() -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
     asked = sp.csr_matrix(np.ones((len(QUERIES), 9), dtype=np.float32))

@@ -417,6 +417,9 @@ def test_rankings_of_bm25_and_of_run_files_leave_it_out_only_if_asked() -> None:
     for query in PLAIN.queries:
         assert ranked[False][query.id][0][0] == query.id
         assert ranked[True][query.id] == ranked[False][query.id][1:]
+    for depth in (1, 3):  # it is left out before the list is cut
+        assert bm25.rank(OWN, depth).run == {query: results[:depth] for query, results in ranked[True].items()}
+        assert RunSystem(ranked[False]).rank(OWN, depth).run == bm25.rank(OWN, depth).run
     assert RunSystem(ranked[False]).rank(OWN, 30).run == ranked[True]
     assert RunSystem(ranked[False]).rank(PLAIN, 30).run == ranked[False]
 

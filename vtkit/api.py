@@ -347,7 +347,7 @@ def add_documents(index: Name, documents: Name | Sequence[Document], *, columns:
 
     Args:
         index: folder that :func:`index_vectors` or ``vtkit build`` made. Other processes that change it are waited for.
-        documents: as for ``vtkit add``, or the documents themselves.
+        documents: as for ``vtkit add``, or the documents themselves, which have different ids without white space.
         columns: of a table that hold id, title and text; by default they are recognised by their names.
 
     Returns:
@@ -763,21 +763,22 @@ def search_run(
         The results of each query, best first; none if the query shares no term with any document.
 
     Raises:
+        RecipeError: ``top`` is below 1.
         VtkitError: no such run, model or collection, or an entry of ``queries`` is not a string.
     """
     from vtkit.data.text import as_texts
     from vtkit.pipeline.search import open_searcher
     from vtkit.system import console
 
+    if top < 1:
+        raise RecipeError(f"top must be at least 1, not {top}.")
     listed = list(as_texts(queries, "queries"))
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
     searcher = open_searcher(folder, model=model, collection=collection, query_language=query_language)
-    results: list[list[SearchResult]] = []
-    for of_query in searcher.search(listed, top, skip=offset, where=where):
-        for warning in of_query.warnings:
-            console.warn(warning)
-        results.append(list(of_query.results))
-    return results
+    found = list(searcher.search(listed, top, skip=offset, where=where))
+    for warning in [warning for of_query in found for warning in of_query.warnings]:
+        console.warn(warning)
+    return [list(of_query.results) for of_query in found]
 
 
 def evaluate(systems: Names, collections: Names, *, out: Name | None = None, **settings: Any) -> Comparison:

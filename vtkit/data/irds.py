@@ -83,7 +83,7 @@ def _write(identity: str, folder: Path) -> None:
             _write_rows(folder / "queries.jsonl", rows, "queries")
         if dataset.has_qrels():
             rows = (
-                {"query-id": judged.query_id, "corpus-id": judged.doc_id, "score": judged.relevance}
+                {"query-id": judged.query_id, "corpus-id": judged.doc_id, "score": max(judged.relevance, -1)}
                 for judged in dataset.qrels_iter()
             )
             (folder / "qrels").mkdir()

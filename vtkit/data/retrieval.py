@@ -48,6 +48,7 @@ Rows = Iterator[tuple[int, dict[str, Any] | str]]  # line and values by column, 
 V = TypeVar("V", int, float)
 
 LONGEST_QUERY = 100_000  # characters
+MOST_GRADE = 100_000  # of a judgement; with 10⁷, trec_eval's counters take 80 MB and a second a query
 
 _SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
 _LINES = 2**40  # more lines than a file has, so that one number can hold a file's position in a list and a line number
@@ -312,11 +313,13 @@ def _said(path: Path, of: Columns, keys: Sequence[str]) -> str:
 
 
 def _grade(value: str | float) -> int | str:
-    """The grade, or what is wrong with it: measures count in 32 bits, and took longer ones for other grades."""
+    """The grade, or what is wrong with it. −1, which TREC writes for documents that were pooled and not judged, is not
+    relevant to any measure; a smaller grade ends the process in trec_eval's code, which also keeps a counter for every
+    grade up to the largest."""
     try:
         (number,) = numbers([value])
     except ValueError:
         number = 0.5
     if not number.is_integer() or (isinstance(value, str) and "e" in value.lower()):
         return f"the grade {value!r} is not a whole number"
-    return int(number) if abs(number) < 2**31 else f"the grade {value!r} does not fit into 32 bits"
+    return int(number) if -1 <= number <= MOST_GRADE else f"the grade {value!r} is not between -1 and {MOST_GRADE:,}"

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from vtkit.data.problems import Problems, numbers
 from vtkit.data.text import read_lines
 
-_COLUMNS = 6
-
 Run = dict[str, list[tuple[str, float]]]  # query id -> (document id, score), best first
 
 
@@ -60,7 +58,7 @@ def trec_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str
     """Number, and query, document and finite score, of each line that is not blank; or its complaint."""
     for number, line in lines:
         columns = [column for column in line.replace("\t", " ").split(" ") if column]
-        if len(columns) == _COLUMNS:
+        if len(columns) == 6:
             try:
                 (score,) = numbers(columns[4:5])
             except ValueError as error:

@@ -151,15 +151,16 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations:
     combination of the two scores, which any engine can compute, and a query's results depend on no other query. CAI
     (arXiv:2211.03988) adds the scores as they are, which leaves the balance to the scale
     that a model happens to have. A document that only one list holds has 0 for the other: it scored below that
-    list's last.
+    list's last. A list that weighs nothing adds no documents: with w = 0 the sum is BM25's ranking, ties included.
 
     Args:
-        encoder, bm25: the runs; a query that only one of them has keeps its results.
+        encoder, bm25: the runs; a query that only one of them has keeps its results, unless that weighs nothing.
         weight: w, between 0 (BM25 alone) and 1.
         deviations: σ_encoder and σ_BM25.
     """
     of_encoder, of_bm25 = weight / deviations[0], (1 - weight) / deviations[1]
-    return combined(encoder, bm25, depth, lambda own, words: of_encoder * own + of_bm25 * words)
+    lists = encoder if of_encoder else {}, bm25 if of_bm25 else {}
+    return combined(*lists, depth, lambda own, words: of_encoder * own + of_bm25 * words)
 
 
 def combined(encoder: Run, bm25: Run, depth: int, score: Callable[[float, float], float]) -> Run:

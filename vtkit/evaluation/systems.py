@@ -6,8 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, to_run
@@ -96,7 +99,7 @@ class SparseSystem:
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         queries = self.queries(asked)
-        ids, scores = self.index.search(queries, depth)
+        run, (ids, scores) = ranked(asked, partial(self.index.search, queries), depth)
         facts = SystemFacts(role=self.role, balance=self.balance)
         if self.role == "encoder":
             facts = SystemFacts(
@@ -107,12 +110,11 @@ class SparseSystem:
                 tied_scores=tied(scores),
                 query_encoder=self.query_encoder,
             )
-        run = run_of(asked, ids, scores)
         if self.exact is not None:
             index, engine, measure = self.exact
-            exactly = index.search(queries, depth)
+            exact_run, exactly = ranked(asked, partial(index.search, queries), depth)
             qrels = {query.id: asked.qrels[query.id] for query in asked.queries}
-            best, own = (evaluate(each, qrels, [measure])[measure] for each in (run_of(asked, *exactly), run))
+            best, own = (evaluate(each, qrels, [measure])[measure] for each in (exact_run, run))
             compared = agreement(engine, ids, scores, *exactly)
             facts = replace(facts, agreement=replace(compared, measure=measure, measure_loss=best - own))
         return Ranking(run, facts)
@@ -153,8 +155,8 @@ class Bm25System:
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         from vtkit.search.analysers import K1
 
-        run = run_of(asked, *self.bm25.search([query.text for query in asked.queries], depth))
-        cut = self.bm25.terms.analyser
+        texts, cut = [query.text for query in asked.queries], self.bm25.terms.analyser
+        run, _ = ranked(asked, partial(self.bm25.search, texts), depth)
         return Ranking(run, SystemFacts(role="bm25", analyser=cut.description, k1=K1, b=cut.b))
 
 
@@ -201,11 +203,10 @@ class DenseSystem:
                 lambda *both: self.embedder.similarity(*map(list, both) if several else both).cpu().numpy(),
             )
 
-        if self.passages is None:
-            ids, scores = nearest(queries, depth)
-        else:
-            ids, scores = best_documents(nearest, queries, depth, self.passages.documents, WIDENED * depth)
-        return Ranking(run_of(asked, ids, scores), SystemFacts(role="peer"))
+        search = partial(nearest, queries)
+        if (cut := self.passages) is not None:
+            search = partial(best_documents, nearest, queries, documents=cut.documents, wanted=WIDENED * depth)
+        return Ranking(ranked(asked, search, depth)[0], SystemFacts(role="peer"))
 
     def cost(self, asked: RetrievalSet) -> SearchCost:
         """Bytes of the vectors as they are searched, in float32, and the time of the first queries of ``asked``."""
@@ -313,11 +314,18 @@ def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: s
     )
 
 
-def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:
-    """The run of a search over the documents of ``asked`` for its queries, without a query's own document."""
-    ids = ids.copy()
-    ids[ids == asked.own_numbers[:, None]] = -1
-    return to_run([query.id for query in asked.queries], [document.id for document in asked.documents], ids, scores)
+def ranked(
+    asked: RetrievalSet, search: Callable[[int], tuple[Ids, Scores]], depth: int
+) -> tuple[Run, tuple[Ids, Scores]]:
+    """The first ``depth`` results of a ``search`` for the queries of ``asked``, of those that are not the query's own
+    document: as a run, and as arrays with -1 and 0 behind the last."""
+    ids, scores = search(min(depth + asked.own_documents, max(len(asked.documents), 1)))
+    own = ids == asked.own_numbers[:, None]
+    order = np.argsort(own, axis=1, kind="stable")[:, :depth]
+    ids, scores = np.where(own, -1, ids), np.where(own, 0, scores)
+    ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+    names = [query.id for query in asked.queries], [document.id for document in asked.documents]
+    return to_run(*names, ids, scores), (ids, scores)
 
 
 def tied(scores: Scores) -> float:

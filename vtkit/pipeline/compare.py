@@ -186,10 +186,10 @@ def _compare_set(
 
     stage = None if model == "deployed" else model  # whose index is searched; None: the index to be used
     values = [value for each in runs if (value := per_query(each.run, each.judged, name)) is not None]
-    measures = [measure for measure in values[0] if all(measure in each for each in values)]
-    asked = [set(each[measures[0]]) for each in values] if measures else []
     if len(values) < len(runs):
         return ComparedSet(name, 0, (), (), (), not_compared="not every run was evaluated on it")
+    measures = [measure for measure in values[0] if all(measure in each for each in values)]
+    asked = [set(each[measures[0]]) for each in values] if measures else []
     if not measures or any(queries != asked[0] for queries in asked):
         reason = "the runs were evaluated on different queries or by different measures"
         return ComparedSet(name, 0, (), (), (), not_compared=reason)

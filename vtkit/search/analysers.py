@@ -34,6 +34,9 @@ _SOUTH_EAST_ASIA = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u104f\u1780-\
 # The scripts of the second plane, in two ranges: the hundreds they are made of would be tried at every space.
 _FURTHER_SCRIPTS = "\U00010000-\U0001ceff\U0001e000-\U0001eeff"
 _FIRST_UNSPACED = "\u0e01"
+# Flags, and pictures without the tones of their skin; what makes the names C++, C# and LGBTQ+ others than C and LGBTQ.
+_PICTURE = "[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
+_ENDING = r"(?:\+{2,}|[+#](?!\w))"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 
 _UNSPACED_LANGUAGES = {
@@ -80,7 +83,8 @@ def _analyser(language: str, analysis: Analysis) -> Analyser:
     - ``full`` (chosen on training queries, docs/log.md): the word itself, its Snowball stem (marked ``*``) if there
       is an algorithm, and its pieces of four characters, including the edges ``<`` and ``>``: *Häuser* → ``häuser``,
       ``haus*``, ``<häu``, ``häus``, ``äuse``, ``user``, ``ser>``. Hangul words become pairs of syllables, including the
-      edges; Han and Kana become characters and pairs; Thai, Lao, Khmer and Burmese become threes.
+      edges; Han and Kana become characters and pairs; Thai, Lao, Khmer and Burmese become threes. An emoji is a term,
+      and a word with ``+`` or ``#`` behind it is one beside its word's: *C++* → ``c``, ``c*``, ``<c>``, ``c++``.
     - ``morphemes``: also the dictionary forms of content morphemes of Hangul in Korean and of Han and Kana in Japanese
       (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and ``수도``.
     - ``lucene``: the terms of Lucene's own analyser of the language, from pyserini's jar.
@@ -101,29 +105,27 @@ def _analyser(language: str, analysis: Analysis) -> Analyser:
         cut, description = _lucene_analyser(known)
         return Analyser(cut, lambda term: [term], description, B_PLAIN)
     prepare = preparation(language)
-    pattern, south_east_asia, ideographs = _patterns()
+    pattern, south_east_asia, ideographs = _patterns(signs=analysis != "words")
 
     def runs(text: str) -> list[str]:
         return pattern.findall(prepare(text))
 
     if analysis == "words":
+        unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]").match
+        description = "words as they stand, pairs of characters in scripts without spaces"
+        return Analyser(runs, lambda run: _grams(run, 2) if unspaced(run) else [run], description, B_PLAIN)
 
-        def plain_terms(run: str) -> list[str]:
-            if run[0] >= _FIRST_UNSPACED and (ideographs.match(run) or south_east_asia.match(run)):
-                return _grams(run, 2)
-            return [run]
-
-        return Analyser(
-            runs, plain_terms, "words as they stand, pairs of characters in scripts without spaces", B_PLAIN
-        )
-
-    stem = _stemmer(language)
+    stem, picture = _stemmer(language), re.compile(_PICTURE)
     unwanted = STOP_WORDS.get(language, frozenset())
 
     def terms(run: str) -> list[str]:
         if run in unwanted:
             return []
+        if (word := run.rstrip("+#")) != run:
+            return [*terms(word), run]
         if run[0] >= _FIRST_UNSPACED:
+            if picture.match(run):
+                return [run]
             if ideographs.match(run):
                 return [*run, *_grams(run, 2)] if len(run) > 1 else [run]
             if south_east_asia.match(run):
@@ -219,14 +221,15 @@ def _grams(run: str, length: int) -> list[str]:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    r"""Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character. Python's
-    own pattern of words does not match combining marks, which Indic vowels are."""
+def _patterns(signs: bool) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    r"""Words and runs of unspaced scripts together, with ``signs`` pictures and words' endings too; a character of
+    South-East Asia; a Han or Kana character. Python's own pattern of words does not match combining marks, which Indic
+    vowels are."""
     south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{IDEOGRAPHS}{KANA}]")
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")
     letters = [n for n in range(0x10000) if unicodedata.category(chr(n))[0] in "LNM" and not unspaced.match(chr(n))]
     starts = [code for code, before in zip(letters, [-2, *letters], strict=False) if code != before + 1]
     ends = [code for code, after in zip(letters, [*letters[1:], -2], strict=True) if code != after - 1]
     ranges = "".join(f"\\U{start:08x}-\\U{end:08x}" for start, end in zip(starts, ends, strict=True))
-    words = f"[{ranges}{_FURTHER_SCRIPTS}]+"
+    words = f"[{ranges}{_FURTHER_SCRIPTS}]+" + (f"{_ENDING}?|{_PICTURE}" if signs else "")
     return (re.compile(f"[{IDEOGRAPHS}{KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"), south_east_asia, ideographs)

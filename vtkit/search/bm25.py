@@ -50,14 +50,8 @@ class TermDimensions:
 
     def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
         """Occurrences of each term in each of the queries ``texts``, (texts, dimensions)."""
-        starts, columns, counts = array("q", [0]), array("i"), array("f")
-        for text in texts:
-            numbers = (self.numbers.get(term) for term in self.analyser.of_query(text))
-            counted = Counter(number for number in numbers if number is not None)
-            columns.extend(counted)
-            counts.extend(counted.values())
-            starts.append(len(columns))
-        return _matrix(starts, columns, counts, len(self))
+        known = ([term for term in self.analyser.of_query(text) if term in self.numbers] for text in texts)
+        return _counts(known, self.numbers)
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,8 @@ class Bm25:
     """A collection's BM25 impacts: ln(1 + (N − df + ½)/(df + ½)) · tf/(tf + k1·(1 − b + b·length/mean length)).
 
     Lucene's form (no factor k1 + 1), with lengths that are not rounded. Lengths are counted in terms. A term counts as
-    often as it occurs in the query. N and mean length are those of the documents in the language of the document.
+    often as it occurs in the query. N and mean length are those of the documents in the language of the document that
+    have a term at all.
     """
 
     index: ExactIndex
@@ -102,10 +97,8 @@ class Bm25:
 
 def languages_of_terms(terms: Collection[str]) -> np.ndarray:
     """The number of each term's language, in the order of their first terms; 0 if there is only one, (terms,)."""
-    if MARK not in "".join(terms):
-        return np.zeros(len(terms), np.int64)
     numbers: dict[str, int] = {}
-    marks = (term.partition(MARK)[0] if MARK in term else "" for term in terms)
+    marks = (term.rpartition(MARK)[0] for term in terms)
     return np.fromiter((numbers.setdefault(mark, len(numbers)) for mark in marks), np.int64, len(terms))
 
 
@@ -176,8 +169,8 @@ class Counted:
             documents, lengths, frequencies = np.zeros(count, np.int64), np.zeros(count), np.zeros(len(terms), np.int64)
             for block in rows():
                 languages = languages_of_rows(block, of_terms)
-                documents += np.bincount(languages, minlength=count)
-                lengths += np.bincount(languages, weights=row_sums(block), minlength=count)
+                documents += np.bincount(languages[(sizes := row_sums(block)) > 0], minlength=count)
+                lengths += np.bincount(languages, weights=sizes, minlength=count)
                 np.add.at(frequencies, block.indices, 1)
             if (used := frequencies > 0).all():
                 means = np.where(lengths, lengths / np.maximum(documents, 1), 1.0)
@@ -228,8 +221,7 @@ def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None)
     if bar is not None:
         bar.advance(len(texts))
     names = sorted(terms.numbers)
-    ranks = np.argsort([terms.numbers[name] for name in names]).astype(np.int32)
-    counts = sp.csr_matrix((counts.data, ranks[counts.indices], counts.indptr), counts.shape)
+    counts = counts[:, [terms.numbers[name] for name in names]]
     counts.sort_indices()
     return TermCounts(names, counts)
 
@@ -238,21 +230,18 @@ def _term_counts(texts: Iterable[str], terms: TermDimensions) -> sp.csr_matrix:
     """Occurrences of each term in each text, (texts, terms): those of runs, (texts, runs), times the terms of each run,
     (runs, terms), so that every run is cut once. New terms enter ``terms``."""
     runs: dict[str, int] = {}
+    runs_of_texts = _counts(map(terms.analyser.runs, texts), runs)
+    return (runs_of_texts @ _counts(map(terms.analyser.terms, runs), terms.numbers)).tocsr()
+
+
+def _counts(rows: Iterable[Iterable[str]], numbers: dict[str, int]) -> sp.csr_matrix:
+    """Occurrences of each string in each of ``rows``, (rows, strings), in the columns ``numbers``, which new ones
+    enter."""
     starts, columns, counts = array("q", [0]), array("i"), array("f")
-    for text in texts:
-        counted = Counter(terms.analyser.runs(text))
-        columns.extend(runs.setdefault(run, len(runs)) for run in counted)
+    for row in rows:
+        counted = Counter(row)
+        columns.extend(numbers.setdefault(each, len(numbers)) for each in counted)
         counts.extend(counted.values())
         starts.append(len(columns))
-    runs_of_texts = _matrix(starts, columns, counts, len(runs))
-    starts, columns = array("q", [0]), array("i")
-    for run in runs:
-        columns.extend(terms.numbers.setdefault(term, len(terms)) for term in terms.analyser.terms(run))
-        starts.append(len(columns))
-    terms_of_runs = _matrix(starts, columns, array("f", [1.0]) * len(columns), len(terms))
-    return (runs_of_texts @ terms_of_runs).tocsr()
-
-
-def _matrix(starts: array[int], columns: array[int], counts: array[float], width: int) -> sp.csr_matrix:
     data, indices = np.asarray(counts).astype(np.float32, copy=False), np.asarray(columns).astype(np.int32, copy=False)
-    return sp.csr_matrix((data, indices, np.asarray(starts).astype(np.int64)), shape=(len(starts) - 1, width))
+    return sp.csr_matrix((data, indices, np.asarray(starts).astype(np.int64)), shape=(len(starts) - 1, len(numbers)))

@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.data.document_files import DOCUMENTS
-from vtkit.data.retrieval import Document
+from vtkit.data.problems import Problems
+from vtkit.data.retrieval import Document, check_id
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.documents import Blocks, Dimensions
 from vtkit.search.analysers import Analyser, analyser
@@ -89,11 +90,14 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
     the same call continues.
 
     Raises:
-        DataError: ``home`` has no index that can change, or its model has changed.
+        DataError: there are no documents, an id occurs twice or is none, ``home`` has no index that can change, or its
+            model has changed.
         MachineError: there is no room.
     """
     from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.sides import tokenizer_of
 
+    _check(documents)
     with _changing(home) as change:
         encoder = change.encoder
         if tokenizer_digest(output_tokenizer(encoder)) != change.record.tokenizer:
@@ -111,7 +115,10 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             if change.record.lexical is not None:
                 Counted.in_texts(texts, change.analyser).joined().save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
-            drift = change.drift(row_contents(documents, None))
+            there = Documents.open(generation_of(home) / DOCUMENTS)
+            old = Lazy(len(there), lambda number: there[number].contents)
+            cut = tokenizer_of(encoder, "document")
+            drift = Drift.between(old, row_contents(documents, None), cut, home / UNTRIMMED)
         replaced = change.numbers_of({document.id for document in documents})
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
         segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
@@ -122,6 +129,22 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             reasons.append(f"{state.added:,} documents were added since it was made, and it has {state.documents:,}")
         counts = len(documents) - len(replaced), len(replaced), 0, state.documents, len(state.segments)
         return Changed(*counts, drift, tuple(reasons))
+
+
+def _check(documents: Sequence[Document]) -> None:
+    """Refuse documents that no file could hold, with all that is wrong."""
+    problems, place, first = Problems(), Path("documents"), dict[str, int]()
+    for number, document in enumerate(documents, 1):
+        parts = (document.id, document.title, document.text) if isinstance(document, Document) else (None,)
+        if not all(isinstance(part, str) for part in parts):
+            problems.add(place, f"number {number} is no vtkit.Document whose id, title and text are strings")
+        elif complaint := check_id(document.id):
+            problems.add(place, f"number {number}: {complaint}")
+        elif (before := first.setdefault(document.id, number)) != number:
+            problems.add(place, f"number {number}: id {document.id!r} occurs twice (first as number {before})")
+    problems.stop_if_any()
+    if not documents:
+        raise DataError("There are no documents to add: give at least one.")
 
 
 def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> Changed:
@@ -231,14 +254,6 @@ class _Change:
                 return {name: number for name, number in names if name in ids}
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path} is missing or damaged. Derive it anew with vtkit merge {self.home}.") from error
-
-    def drift(self, texts: Sequence[str]) -> Drift:
-        """The drift from the living documents to ``texts``."""
-        from vtkit.encoder.sides import tokenizer_of
-
-        documents = Documents.open(generation_of(self.home) / DOCUMENTS)
-        old = Lazy(len(documents), lambda number: documents[number].contents)
-        return Drift.between(old, texts, tokenizer_of(self.encoder, "document"), self.home / UNTRIMMED)
 
     def merged_where_needed(self, state: State) -> State:
         """``state`` within the bounds on segments and on deleted documents."""

@@ -41,8 +41,7 @@ class LexicalPart:
         scale is the power of two that brings the largest impact nearest to the largest weight, so that weights kept in
         few bits do not depend on it.
         """
-        ratio = deviations[0] / deviations[1]
-        factors = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
+        factors = (1.0, (1 - weight) / weight * (deviations[0] / deviations[1])) if weight else (0.0, 1.0)
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
         scale = float(np.exp2(np.rint(np.log2(largest[0] / largest[1]))))
         record = LexicalRecord(*terms.analyser.made_from, len(terms), scale, factors[0], factors[1] / scale)

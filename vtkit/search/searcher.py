@@ -184,15 +184,16 @@ class Searcher:
             why: also find what each word of the query adds to each score.
         """
         passing = self.passing(where)
+        wanted = min(skip + depth, max(1, self.index.postings.ranked))  # memory is asked for by it
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             whole = self._vectors(batch)
             warnings = self._lost_text(batch)
             vectors, _ = pruned(whole, self.index.most_weights)
             if passing is None:
-                ids, scores = self.index.search(vectors, skip + depth)
+                ids, scores = self.index.search(vectors, wanted)
             else:
-                ids, scores = self.index.postings.search(vectors, skip + depth, passing)
+                ids, scores = self.index.postings.search(vectors, wanted, passing)
             for row, query in enumerate(batch):
                 vector = vectors[row]
                 words = self._words(query) if why else None
@@ -257,7 +258,8 @@ class Searcher:
         if dimension is None:
             raise VtkitError(f"The index has no token or unit {unit!r}. vtkit search --why shows which there are.")
         vector = sparse.csr_matrix(([1.0], ([0], [dimension])), (1, self.index.info.vocabulary), dtype=np.float32)
-        ids, scores = self.index.postings.search(vector, skip + depth, self.passing(where))
+        wanted = min(skip + depth, max(1, self.index.postings.ranked))
+        ids, scores = self.index.postings.search(vector, wanted, self.passing(where))
         return Found(unit, ((self.names[dimension], 1.0),), (), self._results(ids[0], scores[0], skip, vector, None))
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:

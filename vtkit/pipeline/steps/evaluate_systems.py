@@ -86,7 +86,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
 
 EVALUATE = Stage(  # of one model. Which others are judged changes nothing
     "evaluate",
-    version=6,
+    version=7,
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
@@ -100,7 +100,7 @@ def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
 
 EVALUATE_BM25 = Stage(
     "evaluate:bm25",
-    version=6,
+    version=7,
     reads=(*MEASURED, "recipe.language", "index.bm25_analyser", "index.passages"),
     corpora=SETS,
     function=evaluate_bm25,
@@ -115,7 +115,7 @@ def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words",
-    version=4,
+    version=5,
     reads=(*MEASURED, "recipe.language", "index.passages"),
     corpora=SETS,
     function=evaluate_bm25_words,
@@ -166,7 +166,7 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
 
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=15,
+    version=16,
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,
@@ -202,7 +202,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
 
 
 EVALUATE_DEPLOYED = Stage(
-    f"evaluate:{DEPLOYED}", version=8, reads=(*MEASURED, *ENGINE), corpora=SETS, function=evaluate_deployed
+    f"evaluate:{DEPLOYED}", version=9, reads=(*MEASURED, *ENGINE), corpora=SETS, function=evaluate_deployed
 )
 
 
@@ -247,7 +247,7 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=9,
+    version=10,
     reads=(*MEASURED, *SUMMED, PEERS, "index.precision"),
     corpora=SETS | {_OF_PEERS: queries_beside},
     function=evaluate_peer,
@@ -273,7 +273,7 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
 
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=11,
+    version=12,
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_OF_PEERS: queries_beside},
     function=evaluate_hybrid_peer,
