@@ -211,6 +211,28 @@ def test_the_weight_goes_by_how_far_the_encoder_lies_behind_bm25_on_spans() -> N
     assert [each.weight for each in found if each is not None][:: len(found) - 1] == list(RATIO_WEIGHTS)
 
 
+def test_an_encoder_that_lies_behind_bm25_on_spans_is_asked_for_the_language() -> None:
+    worse, as_good = (
+        probed_weight(probe(), found_by(PAIRS, own, 1.0), language="it", analysis="words") for own in (0.1, 2)
+    )
+    assert worse is not None
+    assert as_good is not None
+    assert worse.encoder < 0.9 * worse.bm25
+    assert worse.words.endswith("the encoder finds spans worse than BM25; does it know the language 'it'?")
+    assert "language" not in as_good.words
+
+
+def test_spans_that_tell_nothing_apart_choose_no_weight() -> None:
+    """All documents are alike: BM25 is at chance, and the encoder's five-fold of that is hardly more."""
+    alike = Probe(["a form to fill in"] * PAIRS, ["a form to fill in and to sign"] * PAIRS)
+    found = probed_weight(alike, found_by(PAIRS, 0.1, 1.0), language="en", analysis="words")
+    assert found is not None
+    assert found.bm25 < found.encoder < 0.16
+    assert (found.noise, found.weight) == (True, ENCODER_WEIGHT)
+    assert found.words.startswith("a fixed weight, for spans tell these documents hardly apart: 80 spans find")
+    assert not any(found.contradicts(weight) for weight in WEIGHTS)
+
+
 def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_ranking() -> None:
     """BM25 finds every span's document, the encoder most of them: r is .8, and the sum has only something to lose."""
     names = [f"name{number}" for number in range(PAIRS)]

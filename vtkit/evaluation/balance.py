@@ -24,6 +24,19 @@ WEIGHT_QUERIES = 1000
 FEWEST_WEIGHT_QUERIES = 50  # ... and fewer than these choose nothing: it would be chance
 
 
+RATIOS = (0.5, 0.9)
+"""Mean reciprocal rank of spans by the encoder over that by BM25: up to the first the encoder weighs the smaller of
+these, which hardly changes BM25's ranking, from the second on the larger, and between them in proportion ..."""
+
+RATIO_WEIGHTS = (0.05, 0.5)
+"""... chosen for little loss against the best weight, and for none against BM25 (docs/evaluation.md)."""
+
+
+TELLING = 0.1
+"""By how much encoder or BM25 must be above the mean reciprocal rank of a random order: spans of forms, or of texts
+that are all alike, find no document, and the ratio of two such ranks is noise."""
+
+
 @dataclass(frozen=True)
 class ProbedWeight(Result):
     """The weight of an encoder that spans of documents choose (:mod:`vtkit.evaluation.probe`)."""
@@ -34,6 +47,8 @@ class ProbedWeight(Result):
     difference from BM25 alone."""
 
     pairs: int
+    language: str = ""  # of the documents, an ISO 639 code, or several
+    noise: bool = False  # whether spans tell no documents apart (TELLING), so that they choose no weight
 
     @property
     def bm25(self) -> float:
@@ -47,10 +62,13 @@ class ProbedWeight(Result):
 
     @property
     def words(self) -> str:
-        return (
-            f"{self.pairs} spans find their own document with a mean reciprocal rank of {self.encoder:.3f} by the "
-            f"encoder, {self.bm25:.3f} by BM25"
-        )
+        by_encoder = f"{self.pairs} spans find their own document with a mean reciprocal rank of {self.encoder:.3f}"
+        found = f"{by_encoder} by the encoder, {self.bm25:.3f} by BM25"
+        if self.noise:
+            return f"a fixed weight, for spans tell these documents hardly apart: {found}"
+        if self.encoder < RATIOS[1] * self.bm25 and self.curve[-1][2] < CHANCE:
+            return f"{found}: the encoder finds spans worse than BM25; does it know the language {self.language!r}?"
+        return found
 
     def contradiction(self, weight: float) -> str:
         """A clause which says that the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone."""
@@ -62,7 +80,7 @@ class ProbedWeight(Result):
 
     def contradicts(self, weight: float) -> bool:
         """Whether the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone, beyond chance."""
-        return any(other == weight and value < self.bm25 and p < CHANCE for other, value, p in self.curve)
+        return not self.noise and any(at == weight and found < self.bm25 and p < CHANCE for at, found, p in self.curve)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,16 @@ from vtkit.data.sampling import draw
 from vtkit.data.trec import Run, to_run
 from vtkit.encoder.documents import Dimensions, as_indexed
 from vtkit.encoder.sides import encode_side
-from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
+from vtkit.evaluation.balance import (
+    ENCODER_WEIGHT,
+    RATIO_WEIGHTS,
+    RATIOS,
+    TELLING,
+    WEIGHTS,
+    ProbedWeight,
+    deviation,
+    weighted_sum,
+)
 from vtkit.evaluation.gates.result import Seen
 from vtkit.evaluation.systems import System
 from vtkit.search.bm25 import Bm25
@@ -72,8 +81,7 @@ def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> Validat
 def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:
     """Reciprocal rank of each query's own document in the probe, (pairs,), documents as an index has them by default.
     Half of the documents with the same score stand before it."""
-    precision = fastest_precision()
-    index, said = IndexSection(), "encoding probe texts"
+    precision, index, said = fastest_precision(), IndexSection(), "encoding probe texts"
     mass = Dimensions.of(encoder).mass(index)
     documents = kept_vectors(encoder, probe.documents, max_length, None, precision, said, mass=mass)
     queries = encode_side(
@@ -159,13 +167,6 @@ def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
 
 PAIRS = 500  # probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)
 
-RATIOS = (0.5, 0.9)
-"""Mean reciprocal rank of spans by the encoder over that by BM25: up to the first the encoder weighs the smaller of
-these, which hardly changes BM25's ranking, from the second on the larger, and between them in proportion ..."""
-
-RATIO_WEIGHTS = (0.05, 0.5)
-"""... chosen for little loss against the best weight, and for none against BM25 (docs/evaluation.md)."""
-
 
 def probed_by_spans(
     collection: RetrievalSet,
@@ -201,7 +202,8 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
 
     The weight at which the sum finds *spans* best is no guide, since spans repeat the words of their documents and so
     favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not. An encoder
-    that adds nothing to BM25 on spans at any weight has the smallest of :data:`RATIO_WEIGHTS`.
+    that adds nothing to BM25 on spans at any weight has the smallest of :data:`RATIO_WEIGHTS`; where spans tell no
+    documents apart, it has :data:`ENCODER_WEIGHT`.
 
     Args:
         encoder: what it finds for the queries of ``probe`` among its documents, all called by their numbers.
@@ -221,6 +223,7 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
         both = own_reciprocal_ranks(weighted_sum(encoder, bm25, count, weight, deviations), names)
         p = paired_randomization(dict(enumerate(both)), dict(enumerate(alone)))
         curve.append((weight, float(both.mean()), p))
-    helps = any(found > curve[0][1] for _, found, _ in curve[1:])
-    ratio = curve[-1][1] / max(curve[0][1], 1e-9) if helps else 0.0
-    return ProbedWeight(round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2), tuple(curve), count)
+    ratio = curve[-1][1] / max(curve[0][1], 1e-9) if any(found > curve[0][1] for _, found, _ in curve[1:]) else 0.0
+    noise = max(curve[0][1], curve[-1][1]) < float(np.mean(1 / np.arange(1, count + 1))) + TELLING
+    weight = ENCODER_WEIGHT if noise else round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2)
+    return ProbedWeight(weight, tuple(curve), count, language, noise)

@@ -102,8 +102,8 @@ class SparseSystem:
         run, (ids, scores) = ranked(asked, partial(self.index.search, queries), depth)
         facts = SystemFacts(role=self.role, balance=self.balance)
         if self.role == "encoder":
-            facts = SystemFacts(
-                role=self.role,
+            facts = replace(
+                facts,
                 query_dimensions=active_dimensions(queries),
                 document_dimensions=self.index.info.mean_size,
                 flops=flops(activation_shares(queries), self.index.info.activation_shares),
@@ -322,8 +322,7 @@ def ranked(
     ids, scores = search(min(depth + asked.own_documents, max(len(asked.documents), 1)))
     own = ids == asked.own_numbers[:, None]
     order = np.argsort(own, axis=1, kind="stable")[:, :depth]
-    ids, scores = np.where(own, -1, ids), np.where(own, 0, scores)
-    ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+    ids, scores = (np.take_along_axis(np.where(own, none, of), order, 1) for of, none in ((ids, -1), (scores, 0)))
     names = [query.id for query in asked.queries], [document.id for document in asked.documents]
     return to_run(*names, ids, scores), (ids, scores)
 

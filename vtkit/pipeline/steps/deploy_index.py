@@ -82,7 +82,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=18,
+    version=19,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", *SUMMED, "evaluate.measures", "evaluate.ignore_identical_ids"),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,

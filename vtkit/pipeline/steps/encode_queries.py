@@ -124,7 +124,7 @@ def stored(folder: Path) -> EncodeQueries:
 
 ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
-    version=12,
+    version=13,
     reads=(
         *("index.query_length", "index.query_top_dimensions", "index.document_length", "index.precision"),
         *("evaluate.max_queries", "evaluate.ignore_identical_ids", *WEIGHTING, *SUMMED),

@@ -104,7 +104,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=11,
+    version=12,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),
