@@ -120,7 +120,8 @@ def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
 
 
 def test_runs_that_lack_their_values_by_query_are_told_so(runs: Path) -> None:
-    lacking = {name: open_run(runs / name).steps["evaluate:deployed"] / SET for name in ("tiny", "queries")}
+    opened = {name: open_run(runs / name) for name in ("tiny", "queries")}
+    lacking = {name: each.steps[f"evaluate:{each.final_model}"] / SET for name, each in opened.items()}
     for folder in lacking.values():
         (folder / "per_query.json").rename(folder / "aside.json")
     found = compare_runs([runs / name for name in lacking])[0]

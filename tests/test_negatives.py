@@ -413,15 +413,15 @@ def test_only_the_named_collections_have_it() -> None:
 
 def test_rankings_of_bm25_and_of_run_files_leave_it_out_only_if_asked() -> None:
     bm25 = Bm25System.over(PLAIN, "en", "full")
-    ranked = {data.own_documents: bm25.rank(data, 30).run for data in (PLAIN, OWN)}
+    ranked = {data.own_documents: bm25.rank(data, 50).run for data in (PLAIN, OWN)}
     for query in PLAIN.queries:
         assert ranked[False][query.id][0][0] == query.id
         assert ranked[True][query.id] == ranked[False][query.id][1:]
     for depth in (1, 3):  # it is left out before the list is cut
         assert bm25.rank(OWN, depth).run == {query: results[:depth] for query, results in ranked[True].items()}
         assert RunSystem(ranked[False]).rank(OWN, depth).run == bm25.rank(OWN, depth).run
-    assert RunSystem(ranked[False]).rank(OWN, 30).run == ranked[True]
-    assert RunSystem(ranked[False]).rank(PLAIN, 30).run == ranked[False]
+    assert RunSystem(ranked[False]).rank(OWN, 50).run == ranked[True]
+    assert RunSystem(ranked[False]).rank(PLAIN, 50).run == ranked[False]
 
 
 def test_it_is_no_hard_negative_and_no_result_of_a_validation(tmp_path: Path) -> None:
