@@ -289,7 +289,7 @@ def test_more_results_than_documents_take_no_memory_and_none_is_refused(index: P
     with pytest.raises(RecipeError, match="top must be at least 1, not 0"):
         vtkit.search_run(index, QUERIES, top=0)
     for name in ("depth", "rerank_depth", "max_queries"):
-        with pytest.raises(RecipeError, match=f"{name}: must be at least 1"):
+        with pytest.raises(RecipeError, match=f"{name}: must be greater than or equal to 1"):
             vtkit.evaluate("bm25", index, **{name: 0})  # type: ignore[arg-type]
 
 
