@@ -258,8 +258,7 @@ class Searcher:
         if dimension is None:
             raise VtkitError(f"The index has no token or unit {unit!r}. vtkit search --why shows which there are.")
         vector = sparse.csr_matrix(([1.0], ([0], [dimension])), (1, self.index.info.vocabulary), dtype=np.float32)
-        wanted = min(skip + depth, max(1, self.index.postings.ranked))
-        ids, scores = self.index.postings.search(vector, wanted, self.passing(where))
+        ids, scores = self.index.postings.search(vector, min(skip + depth, len(self.documents)), self.passing(where))
         return Found(unit, ((self.names[dimension], 1.0),), (), self._results(ids[0], scores[0], skip, vector, None))
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
