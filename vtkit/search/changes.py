@@ -116,10 +116,8 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
                 Counted.in_texts(texts, change.analyser).joined().save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
             there = Documents.open(generation_of(home) / DOCUMENTS)
-            old = Lazy(len(there), lambda number: there[number].contents)
-            drift = Drift.between(
-                old, row_contents(documents, None), tokenizer_of(encoder, "document"), home / UNTRIMMED
-            )
+            old, cut = Lazy(len(there), lambda number: there[number].contents), tokenizer_of(encoder, "document")
+            drift = Drift.between(old, row_contents(documents, None), cut, home / UNTRIMMED)
         replaced = change.numbers_of({document.id for document in documents})
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
         segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
