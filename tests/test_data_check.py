@@ -81,7 +81,7 @@ def test_findings_of_the_first_stage_are_told_before_the_run(sound: Path, capsys
     check_recipe(sound / "small.toml", ["transfer.method=subtoken"], data=True)
     shown = " ".join(capsys.readouterr().err.split())
     assert "a vocabulary of" in shown
-    assert "warning: gate overlap after transfer: warn;" in shown
+    assert "warning: gate overlap after vocabulary: warn;" in shown
     assert "without a bridge between the languages" in shown
     assert sorted(sound.rglob("*")) == before
 
@@ -92,7 +92,7 @@ def test_what_the_first_stage_would_refuse_is_refused_by_the_check(sound: Path) 
         check_recipe(sound / "small.toml", data=True)
     put(sound / "vocab.txt", "\n".join(tiny.TOKENS))
     put(sound / "collection" / "corpus.jsonl", "".join(f'{{"_id": "d{n}", "text": "слово"}}\n' for n in range(5)))
-    with pytest.raises(CollapseError, match="gate unicode after transfer"):
+    with pytest.raises(CollapseError, match="gate unicode after vocabulary"):
         check_recipe(
             sound / "small.toml", ["vocabulary.kind=existing", f"vocabulary.tokenizer={sound}/vocab.txt"], data=True
         )

@@ -203,7 +203,7 @@ def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_th
     assert balance.words in (folder / "report.md").read_text("utf-8").replace("\\", "")
     assert "warning:   learned: lexical part" in (folder / "run.log").read_text("utf-8")
     skipped, raised = report.warnings  # the first by a step that only the run before this one made
-    assert skipped.startswith("gate overlap after transfer: warn; ")
+    assert skipped.startswith("gate overlap after vocabulary: warn; ")
     assert raised.startswith("learned: lexical part of ")
     assert report_of(before).warnings[0] == skipped
     assert "Nothing needs attention" not in (folder / "report.md").read_text("utf-8")

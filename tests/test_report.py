@@ -442,7 +442,7 @@ def test_a_run_in_which_nothing_stands_out_is_to_be_tried() -> None:
 
 
 def test_a_warning_of_the_run_is_a_line_of_the_report() -> None:
-    warned = GOOD | {"warnings": ["gate trimmed after transfer: warn; 7% lost", "73.0% of the weights removed"]}
+    warned = GOOD | {"warnings": ["gate trimmed after vocabulary: warn; 7% lost", "73.0% of the weights removed"]}
     assert [words(text) for _, text in diagnose(ReportData.from_json(warned))] == [
         f"Warning: {warning}" for warning in warned["warnings"]
     ]

@@ -239,7 +239,8 @@ def test_a_changed_gate_runs_its_checks_only_and_the_report_quotes_the_new_one(f
     )
     gates = [(gate["stage"], gate["gate"]) for gate in before]
     assert gates == [
-        *(("transfer", gate) for gate in ("overlap", "unicode", "identity", "neighbours")),
+        *(("vocabulary", gate) for gate in ("overlap", "unicode")),
+        *(("transfer", gate) for gate in ("identity", "neighbours")),
         *((stage, gate) for stage in ("transfer", "calibrate") for gate in ("activation", "dimensions", "ties")),
     ]
     assert [(gate["stage"], gate["gate"]) for gate in after] == [gate for gate in gates if gate[1] != "ties"]
@@ -254,12 +255,12 @@ def test_a_gate_that_fails_stops_before_anything_is_trained_however_often_it_onl
     write_recipes(tmp_path)
     latin = [f"--set=vocabulary.corpus=['{DATA}/elements-en']", "--set=vocabulary.size=1200", "--until=adapt"]
     warned = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=gates.warn=unicode", "--set=adapt.steps=2").stderr
-    assert "gate unicode after transfer: fail" in " ".join(warned.split())
+    assert "gate unicode after vocabulary: fail" in " ".join(warned.split())
     stopped = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=adapt.steps=3", check=1).stderr
     assert [line.split("] ")[1] for line in stopped.splitlines() if line.startswith("[")] == ["check:vocabulary"]
-    assert "error: gate unicode after transfer" in stopped
+    assert "error: gate unicode after vocabulary" in stopped
     again = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=adapt.steps=3", check=1).stderr
-    assert "error: gate unicode after transfer" in again
+    assert "error: gate unicode after vocabulary" in again
 
 
 def test_search_and_explain_agree_on_the_score_and_its_tokens(finished: Path) -> None:

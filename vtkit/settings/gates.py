@@ -13,8 +13,8 @@ Gate = Literal[
 
 
 class GatesSection(Section):
-    """[gates]: figures checked after transfer, adaptation and calibration (docs/transfer.md#gates). A gate that fails
-    stops the run, if it is not named here."""
+    """[gates]: figures checked after vocabulary, transfer, adaptation and calibration (docs/transfer.md#gates). A gate
+    that fails stops the run, if it is not named here."""
 
     warn: Annotated[tuple[Gate, ...], OneOrMore(Gate)] = ()
     """Gates that only warn if they fail."""

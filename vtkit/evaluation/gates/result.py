@@ -20,7 +20,7 @@ PROBE_TEXTS, PROBE_PAIRS = 64, 300  # texts that the gates look at, and probe pa
 PROBE_LENGTH = 128  # tokens that these texts are cut at
 
 Finding = Literal["pass", "warn", "fail"]
-Stage = Literal["transfer", "adapt", "calibrate"]
+Stage = Literal["vocabulary", "transfer", "adapt", "calibrate"]
 Seen = tuple[Finding, str, str]
 """A gate's finding, its figures in words, and what to change (empty for ``pass``)."""
 

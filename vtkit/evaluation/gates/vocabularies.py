@@ -73,7 +73,7 @@ def vocabulary_gates(
         gates["trimmed"] = partial(trimmed_gate, trimmed, len(target))
     if probes := [text for text in texts if text.strip()]:
         gates["unicode"] = partial(unicode_gate, target, probes, PROBE_LENGTH)
-    return gate_results(section, "transfer", gates.items())
+    return gate_results(section, "vocabulary", gates.items())
 
 
 def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:

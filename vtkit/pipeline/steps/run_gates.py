@@ -49,7 +49,7 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=6,
+    version=7,
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
