@@ -82,9 +82,9 @@ def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage[Any]) -> None:
         return
     keyed, files = stage.settings(RECIPE), stage.files(RECIPE, digest)
     assert isinstance(RECIPE.transfer, TransferSection)
-    used = RECIPE.transfer.settings_read | RECIPE.finetune.settings_read | RECIPE.index.settings_read
+    used = RECIPE.transfer.settings_read | RECIPE.finetune.settings_read
     for setting in settings(RECIPE):
-        without_effect = setting.startswith(("transfer.", "finetune.", "index.")) and setting not in used
+        without_effect = setting.startswith(("transfer.", "finetune.")) and setting not in used
         without_effect |= setting.endswith(CHANGES_NO_OUTPUT) or setting == "source.recipe"
         if can_read(stage, setting) and setting != "recipe.seed" and not without_effect:
             assert setting in keyed or setting in stage.corpora, setting

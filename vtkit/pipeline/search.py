@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vtkit.settings.index import OF_A_CLUSTER, IndexSection
+from vtkit.settings.engines import ENGINE
+from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.system.runtime import fastest_device
 
@@ -88,7 +89,8 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     return Searched(run.model(name), index / chosen, run.index)
 
 
-OF_A_RUN = {"documents", "engine", "query_log", *OF_A_CLUSTER}  # settings of [index] that are a run's own
+# settings of [index] that are a run's own
+OF_A_RUN = {"documents", "query_log", *(name.removeprefix("index.") for name in ENGINE)}
 
 
 def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:

@@ -28,10 +28,6 @@ Auto = Literal["auto"]
 ``vtkit/encoder/documents.py``, other encoders nothing."""
 
 
-OF_A_CLUSTER = {"url", "shards", "replicas", "alias"}
-"""Settings that the engine ``opensearch`` reads, and no other."""
-
-
 class PassagesSection(Section):
     """[index.passages]: long documents cut into passages of whole sentences, each encoded with the document's title. A
     document scores as its best passage (MaxP, arXiv:1905.09217; docs/engines.md#long-documents). Default: no passages;
@@ -152,13 +148,6 @@ class IndexSection(Section):
         """Whether documents whose dimensions are tokens are changed after they are encoded."""
         weighted = self.document_weighting not in ("none", "auto")
         return weighted or self.length not in (0, "auto") or self.own_tokens
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that have an effect."""
-        own = set(type(self).model_fields) - (OF_A_CLUSTER if self.engine != "opensearch" else set()) - {"passages"}
-        inner = () if self.passages is None else type(self.passages).model_fields
-        return {f"index.{name}" for name in own} | {f"index.passages.{name}" for name in inner}
 
     def _faults(self) -> Iterator[str]:
         if self.engine == "opensearch" and self.url is None:
