@@ -65,9 +65,8 @@ def averaged(
         for name, values in curves.items():
             joined[name] = joined.get(name, []) + [last * (name == "steps") + value for value in values]
     ends = [safe_open(file, framework="pt") for file in files]
-    with (
-        torch.no_grad()
-    ):  # one parameter at a time and in double precision, so that the weights of one training are held
+    # one parameter at a time and in double precision, so that the weights of one training are held
+    with torch.no_grad():
         for name, parameter in parameters.items():
             total = torch.zeros_like(parameter, dtype=torch.float64, device="cpu")
             for end in ends:

@@ -3,7 +3,6 @@ opening and what follows. Lengths are in words; where a script writes no spaces,
 
 import re
 from collections.abc import Sequence
-from itertools import count
 
 import numpy as np
 
@@ -80,10 +79,6 @@ def batches_of(items: int, steps: int, batch_size: int, seed: int) -> np.ndarray
     """The items of each step, (steps, batch): shuffled passes, none twice in a batch; what is left of a pass waits for
     none. The batch is smaller where there are fewer items."""
     size = min(batch_size, items)
-    rows: list[np.ndarray] = []
-    for epoch in count():
-        order = np.random.default_rng([seed, epoch]).permutation(items)
-        rows += list(order[: len(order) // size * size].reshape(-1, size))
-        if len(rows) >= steps:
-            return np.stack(rows[:steps])
-    raise AssertionError
+    whole = items // size  # batches of a pass
+    orders = (np.random.default_rng([seed, epoch]).permutation(items) for epoch in range(-(-steps // whole)))
+    return np.concatenate([order[: whole * size].reshape(whole, size) for order in orders])[:steps]

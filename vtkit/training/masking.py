@@ -239,17 +239,12 @@ class MaskedBatches(ByNumber[dict[str, Tensor]]):
 
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
-    texts, length = batch["input_ids"].shape
+    size = max(1, TOKENS_A_PART // batch["input_ids"].shape[1])
     whole = []
-    for start in range(0, texts, max(1, TOKENS_A_PART // length)):
-        rows = slice(start, start + max(1, TOKENS_A_PART // length))
-        part = {name: tensor[rows] for name, tensor in batch.items()}
-        for names, mask in (
-            (("input_ids", "attention_mask", "labels"), "attention_mask"),
-            (("teacher_ids", "teacher_mask"), "teacher_mask"),
-        ):
-            if mask in part:
-                longest = int(part[mask].sum(dim=1).max())
-                part |= {name: part[name][:, :longest] for name in names if name in part}
+    for tensors in zip(*(torch.split(tensor, size) for tensor in batch.values()), strict=True):
+        part = dict(zip(batch, tensors, strict=True))
+        longest = {name: int(mask.sum(dim=1).max()) for name, mask in part.items() if name.endswith("mask")}
+        for name, tensor in part.items():
+            part[name] = tensor[:, : longest["teacher_mask" if name.startswith("teacher") else "attention_mask"]]
         whole.append(part)
     return whole

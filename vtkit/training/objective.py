@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.asymmetric import writes_units
+from vtkit.settings.finetune import SIDES, Side
 from vtkit.system import distributed
 from vtkit.training.gates import Gate
 from vtkit.training.query_table import QueryTable
@@ -91,7 +92,7 @@ class Objective(nn.Module):
             | {f"{name}_weight": target for name, target in self.targets.items()}
             | ({"query_table": table} if table is not None and table.trained else {})
         )
-        self._active: list[tuple[float, float]] = []
+        self._active: list[dict[Side, float]] = []
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -114,7 +115,7 @@ class Objective(nn.Module):
         batch = Batch(queries, torch.cat(documents) if len(documents) > 1 else documents[0], sentences, step)
         with torch.autocast(batch.queries.device.type, enabled=False):  # scores in bf16 would be off by hundredths
             values = {term.name: term.value(batch) for term in self.terms}
-        active = {"query": _mean_active(batch.queries), "document": _mean_active(batch.documents)}
+        active: dict[Side, float] = {"query": _mean_active(batch.queries), "document": _mean_active(batch.documents)}
         for name, target in self.targets.items():
             active[target.side] *= float(target.ratio[0])  # as they are without dropout
             loss = self.terms[0].weight(step) * float(values[self.terms[0].name].detach())
@@ -124,7 +125,7 @@ class Objective(nn.Module):
             total = torch.stack(list(parts.values())).sum()
             self.gate(step, parts[self.terms[0].name] if total.isfinite() else total)  # a penalty may be infinite
             self.gate.vectors(step, batch.queries, batch.documents, batch.scores)
-            self._active.append((active["query"], active["document"]))
+            self._active.append(active)
         return parts
 
     @torch.no_grad()
@@ -147,12 +148,8 @@ class Objective(nn.Module):
         seen, self._active = self._active, []
         if not seen:
             return {}
-        queries, documents = zip(*seen, strict=True)
-        return {
-            "query_dimensions": round(sum(queries) / len(seen), 2),
-            "document_dimensions": round(sum(documents) / len(seen), 2),
-            **{f"{target.side}_lambda": float(f"{target(0):.3g}") for target in self.targets.values()},
-        }
+        means = {f"{side}_dimensions": round(sum(each[side] for each in seen) / len(seen), 2) for side in SIDES}
+        return means | {f"{target.side}_lambda": float(f"{target(0):.3g}") for target in self.targets.values()}
 
 
 def _mean_active(vectors: Tensor) -> float:

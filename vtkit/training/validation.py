@@ -17,7 +17,7 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.data.trec import Run
+from vtkit.data.trec import to_run
 from vtkit.encoder.sides import encode_side
 from vtkit.search.exact import ExactIndex
 from vtkit.search.measures.effectiveness import evaluate
@@ -57,16 +57,12 @@ class ValidationSet:
         documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
         ids, scores = ExactIndex.build(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
-        run: Run = {
-            str(query): [
-                (str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0 and number != own
-            ]
-            for query, (own, *row) in enumerate(zip(self.own or [-1] * len(ids), ids, scores, strict=True))
-        }
-        qrels = {
-            str(query): {str(document): grade for document, grade in grades.items()}
-            for query, grades in enumerate(self.grades)
-        }
+        if self.own:
+            ids = np.where(ids == np.array(self.own)[:, None], -1, ids)
+        names = [str(number) for number in range(max(len(self.queries), len(self.documents)))]
+        grades = ({names[document]: grade for document, grade in of.items()} for of in self.grades)
+        qrels = dict(zip(names, grades, strict=False))
+        run = to_run(names[: len(self.queries)], names, ids, scores)
         return evaluate(run, qrels, [self.metric])[self.metric]
 
 
@@ -174,21 +170,17 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         self.state.register_buffer("values", torch.full((len(self.at),), torch.nan, dtype=torch.float64))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self._stopped_at() is not None:  # a run that was killed after it had been stopped
-            control.should_training_stop = True
-            return
-        if state.global_step not in self.at:
-            return
-        place = self.at.index(state.global_step)
-        value = distributed.by_main(lambda: self.validation.judged.value(self.encoder, *self.lengths))
-        self.state.values[place] = value
-        best = self._best()
-        if best == place and distributed.is_main():
-            keep_weights(self.learned, self.folder / BEST)
-        metric = self.validation.judged.metric
-        best_so_far = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
-        console.note(f"validation after step {state.global_step}: {metric} {value:.4f}{best_so_far}")
-        self.bar.aside = f"{metric} {value:.4f}{best_so_far}"
+        # not again in a run that was killed after it had been stopped
+        if state.global_step in self.at and self._stopped_at() is None:
+            place = self.at.index(state.global_step)
+            value = distributed.by_main(lambda: self.validation.judged.value(self.encoder, *self.lengths))
+            self.state.values[place] = value
+            best = self._best()
+            if best == place and distributed.is_main():
+                keep_weights(self.learned, self.folder / BEST)
+            so_far = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
+            self.bar.aside = f"{self.validation.judged.metric} {value:.4f}{so_far}"
+            console.note(f"validation after step {state.global_step}: {self.bar.aside}")
         if self._stopped_at() is not None:
             control.should_training_stop = True
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.shards import arrays_of
-from vtkit.data.text import TEXTS_AT_ONCE, batches
+from vtkit.data.text import batches
 from vtkit.data.unspaced import begins_unspaced
 from vtkit.encoder.documents import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
@@ -155,14 +155,12 @@ def with_words(
     tokens and the ``prompt`` before each text among them, but not below half of the tokens."""
     room = max(max_length - len(tokenizer(prompt)["input_ids"]), 0)
     expanded: list[str] = []
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        some = list(texts[start : start + TEXTS_AT_ONCE])
-        kept = [list(added)[: room // 2] for added in words[start : start + TEXTS_AT_ONCE]]
-        for text, added, encoding in zip(
-            some, kept, whole_encodings(tokenizer, shortened(tokenizer, some, room + 1), offsets=True), strict=True
-        ):
-            left = room - len(added)
-            if added and len(encoding.ids) > left:
+    for batch in batches(zip(texts, words, strict=True)):
+        beginnings = shortened(tokenizer, [text for text, _ in batch], room + 1)
+        for (text, added), encoding in zip(batch, whole_encodings(tokenizer, beginnings, offsets=True), strict=True):
+            kept = added[: room // 2]
+            left = room - len(kept)
+            if kept and len(encoding.ids) > left:
                 text = text[: encoding.offsets[left - 1][1]] if left else ""
-            expanded.append(" ".join([text, *added]).strip() if added else text)
+            expanded.append(" ".join([text, *kept]).strip() if kept else text)
     return expanded

@@ -114,10 +114,8 @@ def train_tilde(
         raise DataError("There are no pairs of a query and a relevant document to learn document expansion from.")
     model, batch = encoder[0].auto_model, min(section.batch_size, len(pairs))
     distributed.share(batch)
-    read = [
-        _tokenized(encoder, [pair[side] for pair in pairs], length)
-        for side, length in enumerate((QUERY_LENGTH, DOCUMENT_LENGTH))
-    ]
+    queries, documents = zip(*pairs, strict=True)
+    read = _tokenized(encoder, queries, QUERY_LENGTH), _tokenized(encoder, documents, DOCUMENT_LENGTH)
     steps = section.steps or max(1, round(EPOCHS * len(pairs) / batch))
     order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
 
