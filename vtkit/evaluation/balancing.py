@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -195,12 +196,10 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
     from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 
     draw = np.random.default_rng(seed)
-    spans = []
-    for number in draw.permutation(len(collection.documents)):
-        text = collection.documents[int(number)].contents
-        words = units(text)
-        if len(words) >= SHORTEST_TEXT:
-            spans.append(joined(words[query_span(words, *SPAN_WORDS, draw)], text))
-        if len(spans) == SPANS:
-            break
-    return spans
+    texts = (collection.contents[number] for number in draw.permutation(len(collection.documents)).tolist())
+    spans = (
+        joined(words[query_span(words, *SPAN_WORDS, draw)], text)
+        for text in texts
+        if len(words := units(text)) >= SHORTEST_TEXT
+    )
+    return list(islice(spans, SPANS))

@@ -39,8 +39,7 @@ def activation(presence: sp.csr_matrix, vectors: sp.csr_matrix) -> Activation:
     """
     from scipy.stats import spearmanr
 
-    active = vectors.copy()
-    active.data = (active.data > 0).astype(np.float64)
+    active = (vectors > 0).astype(np.float64)
     frequency, fires = (np.asarray(each.sum(axis=0), dtype=float).ravel() for each in (presence, active))
     both = np.asarray(presence.multiply(active).sum(axis=0), dtype=float).ravel()
     there = np.flatnonzero(frequency)

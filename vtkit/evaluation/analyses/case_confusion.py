@@ -60,7 +60,6 @@ def case_confusion(encoder: SparseEncoder, texts: Sequence[str], max_length: int
             highest, positions = logits.max(dim=1)
             source = batch.gather(1, positions).cpu().numpy()
             active = (highest > 0).cpu().numpy() & ordinary_out[None] & ordinary_in[source]
-            for row, tokens in zip(active, source, strict=True):
-                dimensions = np.flatnonzero(row)
-                np.add.at(counts, (read[tokens[dimensions]].astype(int), written[dimensions].astype(int)), 1)
+            dimensions = active.nonzero()[1]
+            np.add.at(counts, (read[source[active]].astype(int), written[dimensions].astype(int)), 1)
     return CaseConfusion(int(counts[1, 1]), int(counts[1, 0]), int(counts[0, 1]), int(counts[0, 0]))

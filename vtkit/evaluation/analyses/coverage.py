@@ -52,8 +52,7 @@ def coverage(
     split = [float(np.mean(np.asarray(counts) > 1)) for counts in words if len(counts)]
     some = [float(any(count > 1 for count in counts)) for counts in words if len(counts)]
     lengths = [float(np.mean(counts)) for counts in words if len(counts)]
-    active = documents.copy()
-    active.data = (active.data > 0).astype(np.float64)
+    active = (documents > 0).astype(np.float64)
     share = np.asarray(active.mean(axis=0)).ravel()
     met, elsewhere, own_score = [], [], []
     for number, (own, judged) in enumerate(zip(tokens, relevant, strict=True)):

@@ -11,6 +11,7 @@ from sentence_transformers import SparseEncoder
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sequences import Ragged
 from vtkit.encoder.asymmetric import output_tokenizer, query_table, writes_units
 from vtkit.encoder.folding import folded_dimensions
 from vtkit.encoder.sides import encode_side
@@ -29,7 +30,6 @@ from vtkit.vocabulary.forms import whole_encodings
 from vtkit.vocabulary.tokenizer_file import TokenizerFile
 
 LONGEST_QUERY = 64
-TEXTS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,9 @@ def _tokens(
 ) -> sp.csr_matrix:
     """Which text holds which token, as dimensions of the vectors, (texts, vocabulary); special tokens left out."""
     special = set(tokenizer.all_special_ids)
-    rows: list[NDArray[np.int64]] = []
-    for begin in range(0, len(texts), TEXTS_AT_ONCE):
-        for ids in first_tokens(tokenizer, texts[begin : begin + TEXTS_AT_ONCE], max_length)["input_ids"]:
-            rows.append(np.unique(fold[[token for token in ids if token not in special]].astype(np.int64)))
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]) if rows else np.zeros(1, dtype=np.int64)
-    columns = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
-    return sp.csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(texts), len(fold)))
+    read = first_tokens(tokenizer, texts, max_length)["input_ids"]
+    rows = Ragged.of(np.unique(fold[[token for token in ids if token not in special]]) for ids in read)
+    return sp.csr_matrix((np.ones(len(rows.values)), rows.values, rows.starts), shape=(len(texts), len(fold)))
 
 
 def tokens_of_words(tokenizer: PreTrainedTokenizerFast | TokenizerFile, text: str) -> list[int]:

@@ -47,21 +47,20 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     origins = moved.alignment.target_to_source[kept]
     active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[: moved.alignment.target_size]
     biases, old_biases = (as_array(head.decoder.bias) for head in (new, old))
-    problems = []
-    pairs = (
-        [] if own_output(encoder) is not None else [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
-    )
+    differing: dict[str, int] = {}
+    if own_output(encoder) is None:
+        rows, old_rows = (as_array(head.embeddings.weight) for head in (new, old))
+        differing["embedding rows"] = (rows[kept] != old_rows[origins]).any(axis=1).sum()
     if not new.tied:
-        pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
-    for what, ours, theirs in pairs:
-        differing = (as_array(ours)[kept] != as_array(theirs)[origins]).any(axis=1).sum()
-        if differing:
-            problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their {what}")
+        rows, old_rows = (as_array(head.decoder.weight) for head in (new, old))
+        differing["decoder rows"] = (rows[kept] != old_rows[origins]).any(axis=1).sum()
     if moved.bias in ("mixture", "copy-overlap"):
-        usual = active[kept]
-        differing = (biases[kept][usual] != old_biases[origins][usual]).sum()
-        if differing:
-            problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their bias")
+        differing["bias"] = (active[kept] & (biases[kept] != old_biases[origins])).sum()
+    problems = [
+        f"{count} of {len(kept)} shared tokens differ from the source in their {what}"
+        for what, count in differing.items()
+        if count
+    ]
     own, of_source = biases[: len(active)][active], old_biases[~is_masked(old_biases)]
     bias_words = f"bias {own.mean():.2f} ± {own.std():.2f} (source {of_source.mean():.2f} ± {of_source.std():.2f})"
     if problems:
