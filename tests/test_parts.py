@@ -28,7 +28,7 @@ from vtkit.encoder.dense import EmbedTexts, load_dense
 from vtkit.encoder.fitted_head import ReadStates
 from vtkit.search import bm25
 from vtkit.search.analysers import analyser
-from vtkit.search.sharded_encoding import encode_to_disk
+from vtkit.search.sharded_encoding import EncodeTexts, encode_to_disk
 from vtkit.settings.run import RunSection
 from vtkit.system.errors import DataError, MachineError
 from vtkit.system.runtime import fastest_precision
@@ -301,8 +301,8 @@ def test_vectors_their_index_and_negatives_have_the_same_bytes_in_any_number_of_
         for number in range(count, 0, -1):
             vtkit.encode_texts(model, folder / "texts", folder / "vectors", part=f"{number}/{count}")
             encode_to_disk(
-                encoder, documents, "document", 24, tmp_path, folder / "out" / "model-1.vectors.parts",
-                made_from={}, precision=fastest_precision(), part=Part(number, count),
+                EncodeTexts(encoder, "document", 24, precision=fastest_precision()), documents, tmp_path,
+                folder / "out" / "model-1.vectors.parts", made_from={}, part=Part(number, count),
             )  # fmt: skip
         vtkit.encode_texts(model, folder / "texts", folder / "vectors", join=count)
         KINDS["mine"](folder)

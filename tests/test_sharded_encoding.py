@@ -16,7 +16,7 @@ from vtkit.data.shards import Shard, write_arrays
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
-from vtkit.search.sharded_encoding import Encoded, encode_to_disk, join_vectors
+from vtkit.search.sharded_encoding import Encoded, EncodeTexts, encode_to_disk, join_vectors
 from vtkit.search.stored_vectors import read_vectors, write_vectors
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -34,10 +34,11 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "ITEMS_A_SHARD", 5)
 
 
-def to_disk(encoder: SparseEncoder, folder: Path, texts: list[str] = TEXTS, **options: object) -> Encoded:
-    return encode_to_disk(
-        encoder, iter(texts), "document", 16, folder / "vectors", folder / "shards", made_from={}, **options
-    )
+def to_disk(
+    encoder: SparseEncoder, folder: Path, texts: list[str] = TEXTS, top: int | None = None, total: int | None = None
+) -> Encoded:
+    work = EncodeTexts(encoder, "document", 16, top)
+    return encode_to_disk(work, iter(texts), folder / "vectors", folder / "shards", made_from={}, total=total)
 
 
 def same(ours: sp.csr_matrix, theirs: sp.csr_matrix) -> bool:
@@ -115,7 +116,7 @@ def test_a_shard_that_does_not_fit_is_encoded_again(
             texts = ["another text", *TEXTS[1:]]
         case "settings":
             top = 3
-    encoded = to_disk(encoder, tmp_path, texts, top_dimensions=top)
+    encoded = to_disk(encoder, tmp_path, texts, top)
     assert encoded.taken_over == (0 if change == "settings" else 1)
     expected, _ = pruned(encode_side(encoder, texts, "document", 16), top)
     assert same(read_vectors(tmp_path / "vectors"), expected)

@@ -102,15 +102,12 @@ def looked_up(
 ) -> sparse.csr_matrix:
     """A table's weight of every distinct token of each text, special tokens left out; (texts, vocabulary) float32,
     indices sorted. ``weights`` are of each token, (vocabulary,); texts are cut at ``max_length`` tokens."""
-    rows, columns = [], []
     limit = min(max_length, tokenizer.model_max_length)
     token_ids = first_tokens(tokenizer, texts, limit, add_special_tokens=False)["input_ids"]
-    for row, ids in enumerate(token_ids):
-        distinct = np.unique(np.asarray(ids, dtype=np.int64))
-        rows.append(np.full(len(distinct), row, dtype=np.int64))
-        columns.append(distinct)
-    where = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.empty(0, int), np.empty(0, int))
-    matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
+    distinct = [np.unique(np.asarray(ids, dtype=np.int64)) for ids in token_ids]
+    tokens = np.concatenate([np.empty(0, dtype=np.int64), *distinct])
+    entries = weights[tokens], tokens, np.cumsum([0, *map(len, distinct)])
+    matrix = sparse.csr_matrix(entries, shape=(len(texts), len(weights)), dtype=np.float32)
     matrix.eliminate_zeros()
     return matrix
 

@@ -215,23 +215,17 @@ def merged_terms(parts: Sequence[Sequence[str]]) -> tuple[list[str], list[npt.ND
 
 
 def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None) -> TermCounts:
-    """The counts of a block of texts."""
-    terms = TermDimensions(cut, {})
-    counts = _term_counts(texts, terms)
+    """The counts of a block of texts: those of runs, (texts, runs), times the terms of each run, (runs, terms), so that
+    every run is cut once."""
+    runs, numbers = dict[str, int](), dict[str, int]()
+    runs_of_texts = _counts(map(cut.runs, texts), runs)
+    counts = (runs_of_texts @ _counts(map(cut.terms, runs), numbers)).tocsr()
     if bar is not None:
         bar.advance(len(texts))
-    names = sorted(terms.numbers)
-    counts = counts[:, [terms.numbers[name] for name in names]]
+    names = sorted(numbers)
+    counts = counts[:, [numbers[name] for name in names]]
     counts.sort_indices()
     return TermCounts(names, counts)
-
-
-def _term_counts(texts: Iterable[str], terms: TermDimensions) -> sp.csr_matrix:
-    """Occurrences of each term in each text, (texts, terms): those of runs, (texts, runs), times the terms of each run,
-    (runs, terms), so that every run is cut once. New terms enter ``terms``."""
-    runs: dict[str, int] = {}
-    runs_of_texts = _counts(map(terms.analyser.runs, texts), runs)
-    return (runs_of_texts @ _counts(map(terms.analyser.terms, runs), terms.numbers)).tocsr()
 
 
 def _counts(rows: Iterable[Iterable[str]], numbers: dict[str, int]) -> sp.csr_matrix:

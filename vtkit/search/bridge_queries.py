@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,8 +79,7 @@ class BridgeQueries:
         """The vectors of queries, (queries, target vocabulary) float32."""
         limit = min(max_length, self.tokenizer.model_max_length)
         listed = first_tokens(self.tokenizer, queries, limit, add_special_tokens=False)["input_ids"]
-        starts = np.concatenate([[0], np.cumsum([len(ids) for ids in listed])])
-        tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in listed]) if listed else np.empty(0, int)
+        tokens, starts = np.fromiter(chain.from_iterable(listed), np.int64), np.cumsum([0, *map(len, listed)])
         shape = (len(queries), self.weights.shape[0])
         counts = sparse.csr_matrix((np.ones(len(tokens)), tokens, starts), shape=shape)
         vectors = sparse.csr_matrix(counts @ self.weights, dtype=np.float32)

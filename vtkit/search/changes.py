@@ -121,8 +121,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         replaced = change.numbers_of({document.id for document in documents})
         state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
         segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
-        state = change.merged_where_needed(replace(state, segments=segments, added=added))
-        state = change.switch(state)
+        state = change.switch(change.merged_where_needed(replace(state, segments=segments, added=added)))
         reasons = [*drift.reasons]
         if state.added > MOST_ADDED * state.documents:
             reasons.append(f"{state.added:,} documents were added since it was made, and it has {state.documents:,}")

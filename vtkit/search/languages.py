@@ -41,9 +41,8 @@ def language_of_text(languages: str) -> Callable[[str], str]:
         script: [code for code in codes if code in own and (script != "Han" or code == "zh" or "zh" not in codes)]
         for script, own in LANGUAGES_OF_SCRIPT.items()
     }
-    detector = LanguageDetectorBuilder.from_iso_codes_639_1(
-        *(IsoCode639_1.from_str(code.upper()) for code in codes)
-    ).build()
+    of_lingua = (IsoCode639_1.from_str(code.upper()) for code in codes)
+    detector = LanguageDetectorBuilder.from_iso_codes_639_1(*of_lingua).build()
 
     def language(text: str) -> str:
         others = "" if text.isascii() else _LATIN.sub("", text[:READ])

@@ -51,9 +51,8 @@ def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
     with java_errors(str(folder), "Give the same command again."):
         writer = _writer(folder / "index")
         field, number, document = _document()
-        starts = whole.indptr.tolist()
         try:
-            for row, (start, stop) in enumerate(pairwise(starts)):
+            for row, (start, stop) in enumerate(pairwise(whole.indptr.tolist())):
                 pairs = zip(whole.indices[start:stop].tolist(), whole.data[start:stop].tolist(), strict=True)
                 field.setStringValue(" ".join([f"t{term}|{weight}" for term, weight in pairs]))
                 number.setStringValue(str(row))
@@ -73,11 +72,10 @@ def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> R
     with java_errors(f"{folder}: the index is damaged", REBUILD):
         directory = java_class("org.apache.lucene.store.FSDirectory").open(_path(folder / "index"))
         reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
-        searcher = java_class("org.apache.lucene.search.IndexSearcher")(
-            cast_to("org.apache.lucene.index.IndexReader", reader)
-        )
+        searchers = java_class("org.apache.lucene.search.IndexSearcher")
+        searcher = searchers(cast_to("org.apache.lucene.index.IndexReader", reader))
         searcher.setSimilarity(java_class("io.anserini.search.similarity.ImpactSimilarity")())
-        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_MOST_CLAUSES)
+        searchers.setMaxClauseCount(_MOST_CLAUSES)
         held = reader.numDocs()
     if held != postings.document_count:
         raise DataError(f"{folder} is damaged: it has {held:,} of {postings.document_count:,} documents. {REBUILD}")

@@ -128,23 +128,20 @@ def spans_of(text: str, words: int, overlap: int) -> list[tuple[int, int]]:
         return [(0, len(text))]
     from icu4py.breakers import SentenceBreaker
 
-    starts: list[int] = []  # of the words, in characters
-    ends: list[int] = []
+    places: list[tuple[int, int]] = []  # first character and end of each word
     borders = [0]  # numbers of words that a passage may begin with or end before
     at = 0
     for sentence in SentenceBreaker(text, "en"):
-        before = len(starts)
+        before = len(places)
         for piece in cut_runs(sentence):
-            for word in _WORD.finditer(piece):
-                starts.append(at + word.start())
-                ends.append(at + word.end())
+            places += [(at + word.start(), at + word.end()) for word in _WORD.finditer(piece)]
             at += len(piece)
-        borders += range(before + 1 if len(starts) - before > words else len(starts), len(starts) + 1)
+        borders += range(before + 1 if len(places) - before > words else len(places), len(places) + 1)
     borders = sorted(set(borders))
     first, spans = 0, []
     while True:
         last = bisect_right(borders, first + words) - 1
-        spans.append((starts[first], ends[borders[last] - 1]))
+        spans.append((places[first][0], places[borders[last] - 1][1]))
         if last == len(borders) - 1:
             return spans
         # far enough back for the overlap, and not so far that the next sentence no longer fits

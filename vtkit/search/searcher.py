@@ -308,19 +308,17 @@ class Searcher:
         self, ids: Ids, scores: Scores, skip: int, vector: sparse.csr_matrix, words: QueryWords | None
     ) -> tuple[SearchResult, ...]:
         """The results of one query behind the first ``skip``."""
-        found = range(skip, int(np.count_nonzero(ids >= 0)))
-        return tuple(self._result(n + 1, int(ids[n]), float(scores[n]), vector, words) for n in found)
-
-    def _result(
-        self, rank: int, number: int, score: float, vector: sparse.csr_matrix, words: QueryWords | None
-    ) -> SearchResult:
-        document = self.documents[number]
-        shared = self.index.postings.explain(vector, number)
-        parts = () if words is None else words.parts(shared, self.telling)
-        about, named = (document.id, document.title, document.text), self._named(shared.dimensions, shared.products)
-        fields = typed_fields(document.fields, self.kinds)
-        result = SearchResult(rank, *about, score, *named, parts, fields, self._passage(shared, document))
-        return replace(result, places=self._places(result.shown, shared)) if self.marks else result
+        results = []
+        found = int(np.count_nonzero(ids >= 0))
+        for rank, number in enumerate(ids[skip:found].tolist(), skip + 1):
+            document, score = self.documents[number], float(scores[rank - 1])
+            shared = self.index.postings.explain(vector, number)
+            parts = () if words is None else words.parts(shared, self.telling)
+            about, named = (document.id, document.title, document.text), self._named(shared.dimensions, shared.products)
+            fields = typed_fields(document.fields, self.kinds)
+            result = SearchResult(rank, *about, score, *named, parts, fields, self._passage(shared, document))
+            results.append(replace(result, places=self._places(result.shown, shared)) if self.marks else result)
+        return tuple(results)
 
     def _places(self, text: str, shared: Contributions) -> Places:
         """The words of ``text`` that hold what it shares with the query (:func:`~vtkit.search.words.words_found`)."""

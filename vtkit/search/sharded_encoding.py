@@ -38,9 +38,9 @@ class EncodeTexts(HoldsModels):
     encoder: SparseEncoder
     side: Side
     max_length: int
-    top_dimensions: int | None
-    mass: float
-    precision: Precision
+    top_dimensions: int | None = None
+    mass: float = 1.0  # share of the sum of a document's weights to keep (``Dimensions.mass``)
+    precision: Precision = "float32"
 
     def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
         """The vectors of ``texts``, the number of weights of each, and what pruning removed, (1, 4)."""
@@ -58,17 +58,12 @@ class EncodeTexts(HoldsModels):
 
 
 def encode_to_disk(
-    encoder: SparseEncoder,
+    work: EncodeTexts,
     texts: Iterable[str],
-    side: Side,
-    max_length: int,
     folder: Path,
     shards_folder: Path,
     *,
     made_from: Mapping[str, Any],
-    top_dimensions: int | None = None,
-    mass: float = 1.0,
-    precision: Precision = "float32",
     description: str = "encoding",
     total: int | None = None,
     part: Part | None = None,
@@ -81,14 +76,12 @@ def encode_to_disk(
         texts: read once, :data:`~vtkit.data.shards.ITEMS_A_SHARD` at a time.
         shards_folder: folder of the shards until all are there. Shards of an earlier run are used if they fit.
         made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
-        mass: share of the sum of a document's weights to keep (:meth:`vtkit.encoder.documents.Dimensions.mass`).
         part: encode its shards only, which stay in ``shards_folder``; the counts are of these.
         join: encode nothing, and join what other calls encoded in so many parts.
     """
-    work = EncodeTexts(encoder, side, max_length, top_dimensions, mass, precision)
     settings = {
-        **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions,
-        "mass": mass, "precision": precision, "similarity": encoder.similarity_fn_name,
+        **made_from, "side": work.side, "max_length": work.max_length, "top_dimensions": work.top_dimensions,
+        "mass": work.mass, "precision": work.precision, "similarity": work.encoder.similarity_fn_name,
     }  # fmt: skip
     total = total if total is None or part is None else -(-total // part.of)
     with console.progress(description, total) as bar:
@@ -100,7 +93,7 @@ def encode_to_disk(
     counts = removed.weights - removed.weights_removed, removed, sum(shard.taken_over for shard in done)
     encoded = Encoded(sum(shard.items for shard in done), *counts)
     if part is None:
-        join_vectors(done, width_of(encoder), folder)
+        join_vectors(done, width_of(work.encoder), folder)
         shutil.rmtree(shards_folder, ignore_errors=True)
     return encoded
 
@@ -121,10 +114,8 @@ def kept_vectors(
         return pruned(vectors, top_dimensions, mass, Dimensions.of(encoder).power)[0]
     if not folder.is_dir():
         beside = folder.with_name(f"{folder.name}.parts")
-        encode_to_disk(
-            encoder, texts, "document", max_length, folder, beside, made_from={}, top_dimensions=top_dimensions,
-            mass=mass, precision=precision, description=description, total=len(texts),
-        )  # fmt: skip
+        work = EncodeTexts(encoder, "document", max_length, top_dimensions, mass, precision)
+        encode_to_disk(work, texts, folder, beside, made_from={}, description=description, total=len(texts))
     return read_vectors(folder)
 
 

@@ -166,19 +166,16 @@ class CalibratedScreen:
         """As :meth:`Screen.possible`."""
         possible = self.chosen.possible(hidden, mask)
         if self.moment is not None:
-            self._see(self.moment, hidden[mask.bool()])
+            states = hidden[mask.bool()]
+            self.moment += (states.T @ states).double()
+            self.positions += len(states)
+            if self.positions >= CALIBRATION_POSITIONS:
+                moment, self.moment = self.moment / self.positions, None
+                if bool(moment.isfinite().all()):
+                    self.chosen = LowRankScreen.of_states(self.weight, self.bias, moment, self.rank)
         elif isinstance(self.chosen, LowRankScreen) and int(possible.count_nonzero()) > MOST * possible.numel():
             self.chosen = Screen.of(self.weight, self.bias)
         return possible
-
-    def _see(self, moment: Tensor, states: Tensor) -> None:
-        moment += (states.T @ states).double()
-        self.positions += len(states)
-        if self.positions < CALIBRATION_POSITIONS:
-            return
-        self.moment = None
-        if bool(moment.isfinite().all()):
-            self.chosen = LowRankScreen.of_states(self.weight, self.bias, moment / self.positions, self.rank)
 
 
 def _columns(width: int) -> int:

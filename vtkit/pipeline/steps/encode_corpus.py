@@ -42,7 +42,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
     from vtkit.search.passages import Passages, row_contents
-    from vtkit.search.sharded_encoding import encode_to_disk
+    from vtkit.search.sharded_encoding import EncodeTexts, encode_to_disk
     from vtkit.search.stored_vectors import VECTORS
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import Expansions
@@ -61,12 +61,11 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         if cut:
             what = "documents" if passages is None else "passages"
             console.say(f"  {cut:.0%} of the {what} of {folder} are cut at {length} tokens (index.document_length)")
-        said = f"encoding the documents of {folder}"
+        most, mass = recipe.index.candidate_dimensions, Dimensions.of(encoder).mass(recipe.index)
         encoded = encode_to_disk(
-            encoder, texts, "document", length, out / folder / VECTORS, out / CHECKPOINTS / folder,
-            made_from={},  # the names of both folders say it
-            top_dimensions=recipe.index.candidate_dimensions, mass=Dimensions.of(encoder).mass(recipe.index),
-            precision=recipe.index.precision, description=said, total=len(texts),
+            EncodeTexts(encoder, "document", length, most, mass, recipe.index.precision), texts,
+            out / folder / VECTORS, out / CHECKPOINTS / folder, made_from={},  # the names of both folders say it
+            description=f"encoding the documents of {folder}", total=len(texts),
         )  # fmt: skip
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")

@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from vtkit.search.index_info import Ids, Scores
 from vtkit.system.results import Result
 
 DEPTH = 10
-
-Ids = npt.NDArray[np.int32]
-Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,5 @@ def agreement(engine: str, ids: Ids, scores: Scores, exact_ids: Ids, exact_score
             exact = true[there].astype(np.float64)
             errors.append(np.abs(weights[here] - exact) / exact)
     every = np.concatenate(errors)
-    return Agreement(
-        engine,
-        float(np.mean(overlaps)) if overlaps else 1.0,
-        float(every.mean()) if len(every) else 0.0,
-        float(every.max()) if len(every) else 0.0,
-    )
+    mean_error = float(every.mean()) if len(every) else 0.0
+    return Agreement(engine, float(np.mean(overlaps)) if overlaps else 1.0, mean_error, float(every.max(initial=0.0)))
