@@ -22,7 +22,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1837, 98),
     "deploy": (2262, 232),
-    "data": (2879, 328),
+    "data": (2876, 328),
     "encoder": (2700, 276),
     "evaluation": (1394, 134),
     "pipeline": (3458, 265),

@@ -38,12 +38,11 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         texts = _texts(chosen, invalid)
     else:
         raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
-    any_text = False
-    for text in filter(None, map(str.strip, texts)):
-        any_text = True
-        yield text
-    if not any_text:
+    stripped = filter(None, map(str.strip, texts))
+    if not (first := next(stripped, "")):
         raise DataError(f"{spec}: holds no text. A corpus is {CORPUS_FORMS}.")
+    yield first
+    yield from stripped
 
 
 def read_corpora(specs: Iterable[str | Path]) -> Iterator[str]:

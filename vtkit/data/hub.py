@@ -2,7 +2,6 @@
 
 import json
 import os
-import queue
 import re
 import threading
 import urllib.error
@@ -56,20 +55,19 @@ def reachable(timeout_s: float = 1.5) -> bool:
 
     if not downloads_allowed():
         return False
-    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    answers: list[bool] = []
 
     def ask() -> None:
         try:
             urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=timeout_s).close()
-            answers.put(True)
+            answers.append(True)
         except (OSError, ValueError) as error:
-            answers.put(isinstance(error, urllib.error.HTTPError))  # an answer, if an unfriendly one
+            answers.append(isinstance(error, urllib.error.HTTPError))  # an answer, if an unfriendly one
 
-    threading.Thread(target=ask, daemon=True).start()  # because the lookup of a host name has no time limit
-    try:
-        return answers.get(timeout=timeout_s)
-    except queue.Empty:
-        return False
+    thread = threading.Thread(target=ask, daemon=True)  # because the lookup of a host name has no time limit
+    thread.start()
+    thread.join(timeout_s)
+    return any(answers)
 
 
 def fetch(

@@ -1,8 +1,6 @@
 """Collections of the package ir_datasets, by id: written once as files into vtkit's cache, and read from there."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +10,7 @@ from vtkit.data import hub
 from vtkit.data.public import OWN_DOCUMENTS, PublicCollection
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.outputs import new_folder
 from vtkit.system.runtime import user_cache
 
 PREFIX = "ir_datasets:"
@@ -50,15 +49,9 @@ def folder_of(identity: str) -> Path:
     if why := fault(PREFIX + identity):
         raise DataError(why)
     kept = _kept_in(identity)
-    if kept.is_dir():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    written = Path(tempfile.mkdtemp(prefix=".new-", dir=kept.parent))
-    try:
-        _write(identity, written)
-        written.rename(kept)
-    finally:
-        shutil.rmtree(written, ignore_errors=True)
+    if not kept.is_dir():
+        with new_folder(kept) as written:
+            _write(identity, written)
     return kept
 
 

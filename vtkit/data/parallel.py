@@ -2,16 +2,18 @@
 lines are translations of each other, and the languages of its columns."""
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.problems import Problems
-from vtkit.data.text import read_lines
+from vtkit.data.text import batches, read_lines
 from vtkit.system.errors import DataError
 
 
@@ -76,34 +78,29 @@ def alignment_of(pairs: Iterable[tuple[str, str]]) -> Alignment | None:
     a shifted file is not 0; it is compared with that of the same file shifted back. In a file that is sorted by length
     the two are equal, and a shift is not found.
     """
+    from scipy.stats import rankdata
+
     lengths = np.array([(len(source), len(target)) for source, target in pairs], dtype=np.int64).reshape(-1, 2)
     if len(lengths) < FEWEST:
         return None
-    ranks = _standard_ranks(lengths)
-    correlation = float((ranks[:, 0] * ranks[:, 1]).mean())
+    parts = [part for part in np.array_split(lengths, PARTS) if len(part) >= FEWEST // 2]
+    counted = [rankdata(part, axis=0) for part in (lengths, *parts)]
+    ranks = [(each - each.mean(axis=0)) / np.maximum(each.std(axis=0), 1e-12) for each in counted]
+    correlation = float(ranks[0].prod(axis=1).mean())
     by_chance = correlation < max(UNRELATED, CHANCE / math.sqrt(len(lengths)))
     sentences = bool(np.median(lengths, axis=0).max() >= SENTENCES)  # or entries of a dictionary
-    parts = (part for part in np.array_split(lengths, PARTS) if len(part) >= FEWEST // 2)
     return Alignment(
         correlation,
         len(lengths),
         unrelated=by_chance and (sentences or len(lengths) >= ENOUGH_ENTRIES),
         doubtful=by_chance or (sentences and correlation < DOUBTFUL),
-        shifts=(_shift(ranks), *(_shift(_standard_ranks(part)) for part in parts)),
+        shifts=tuple(map(_shift, ranks)),
     )
 
 
-def _standard_ranks(lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Ranks of each column with mean 0 and deviation 1, (pairs, 2)."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(lengths, axis=0)
-    ranks -= ranks.mean(axis=0)
-    return np.asarray(ranks / np.maximum(ranks.std(axis=0), 1e-12))
-
-
 def _shift(ranks: NDArray[np.float64]) -> int:
-    """The offset at which targets correlate better with the sources than on their own lines, beyond chance."""
+    """The offset at which targets correlate better with the sources than on their own lines, beyond chance; ``ranks``
+    of the lengths, with mean 0 and deviation 1 on each side, (pairs, 2)."""
     for offset in OFFSETS:
         sources, own = (ranks[max(-offset, 0) : len(ranks) - max(offset, 0), side] for side in (0, 1))
         gains = sources * (np.roll(ranks[:, 1], -offset)[max(-offset, 0) : len(ranks) - max(offset, 0)] - own)
@@ -115,7 +112,7 @@ def _shift(ranks: NDArray[np.float64]) -> int:
 
 SAMPLE = 300  # characters of a sample: lingua needs about a hundred to be sure of a language
 
-SAMPLES = 20
+FEWEST_SAMPLES, SAMPLES = 3, 20  # of a column; with fewer, its language stays unknown
 AGREED = 0.8  # share of a column's samples that must be in its language
 
 
@@ -126,17 +123,12 @@ def languages_of(pairs: Sequence[tuple[str, str]]) -> tuple[str | None, str | No
     detector = LanguageDetectorBuilder.from_all_languages().with_low_accuracy_mode().build()
 
     def language(side: int) -> str | None:
-        samples, opened = [], ""
-        for pair in pairs[:: max(len(pairs) // 400, 1)]:
-            opened = f"{opened} {pair[side]}"
-            if len(opened) >= SAMPLE:
-                samples.append(opened[: 2 * SAMPLE])
-                opened = ""
-            if len(samples) == SAMPLES:
-                break
-        counts = Counter(detector.detect_language_of(sample) for sample in samples or [opened])
-        best, count = counts.most_common(1)[0]
-        sure = best is not None and len(samples) > 2 and count >= AGREED * len(samples)
-        return best.iso_code_639_1.name.lower() if sure and best is not None else None
+        texts = (pair[side] for pair in pairs[:: max(len(pairs) // 400, 1)])
+        joined = (" ".join(batch)[: 2 * SAMPLE] for batch in batches(texts, sys.maxsize, SAMPLE))
+        samples = list(islice((text for text in joined if len(text) >= SAMPLE), SAMPLES))
+        if len(samples) < FEWEST_SAMPLES:
+            return None
+        best, count = Counter(map(detector.detect_language_of, samples)).most_common(1)[0]
+        return best.iso_code_639_1.name.lower() if best is not None and count >= AGREED * len(samples) else None
 
     return language(0), language(1)

@@ -3,7 +3,7 @@ README names them, else by the names of files and folders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -148,15 +148,13 @@ def _named(folder: Path, only_qrels: bool, *, warns: bool) -> Iterator[_File]:
         stem = name.removesuffix(ending_of(path) or "")
         stem = f"qrels/{stem}" if only_qrels and "/" not in stem else stem
         matches = ((part, match) for part, form in _FORMS if (match := re.fullmatch(form, stem)))
-        part, match = next(matches, (None, None))
-        if part is None or match is None:
-            continue
-        if others and warns:
-            names = " and ".join(other.name for other in others)
-            said = f"{path} is read; {names} beside it is ignored. Remove the outdated file."
-            console.once(console.warn, said)
-        groups = match.groupdict()
-        yield part, groups.get("config") or "", groups.get("split") or "", path
+        for part, match in islice(matches, 1):
+            if others and warns:
+                names = " and ".join(other.name for other in others)
+                said = f"{path} is read; {names} beside it is ignored. Remove the outdated file."
+                console.once(console.warn, said)
+            groups = match.groupdict()
+            yield part, groups.get("config") or "", groups.get("split") or "", path
 
 
 def _by_ending(files: Iterable[Path]) -> list[list[Path]]:

@@ -25,16 +25,14 @@ def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:
 def drawn(texts: Iterable[str], most: int, seed: int, folder: Path | None = None) -> Sequence[str]:
     """:func:`draw` (reservoir sampling); many texts are held in a temporary file in ``folder``."""
     generator = random.Random(seed)
-    kept, numbers, places = SpooledTexts(folder), array("q"), array("q")
+    kept, places = SpooledTexts(folder), array("q")
     for number, text in enumerate(texts):
         if number < most:
-            numbers.append(number)
-            places.append(len(kept))
+            places.append(number)
+        elif (slot := generator.randrange(number + 1)) < most:
+            places[slot] = len(kept)
         else:
-            slot = generator.randrange(number + 1)
-            if slot >= most:
-                continue
-            numbers[slot], places[slot] = number, len(kept)
+            continue
         kept.append(text)
-    order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    return Lazy(len(order), lambda rank: kept[places[order[rank]]])
+    order = sorted(places)
+    return Lazy(len(order), lambda rank: kept[order[rank]])

@@ -103,9 +103,7 @@ class RaggedRows:
 
     def whole(self) -> Ragged:
         """All rows; nothing can be added afterwards."""
-        values = np.empty(0, np.int32)
-        if isinstance(self._out, BytesIO):
-            values = np.frombuffer(self._out.getvalue(), np.int32)
+        values = np.frombuffer(self._out.getvalue() if isinstance(self._out, BytesIO) else b"", np.int32)
         self._out.close()
         if self._file is not None and self._starts[-1]:
             return _mapped(self._file, np.frombuffer(self._starts, np.int64))

@@ -13,9 +13,9 @@ import json
 import re
 import shutil
 import socket
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,6 @@ def shards(
     folder.mkdir(parents=True, exist_ok=True)
     computed: dict[int, Shard] = {}
     missing: set[int] = set()
-    waiting: deque[Shard] = deque()
     reached = 0
 
     def left() -> Iterator[_Task]:
@@ -158,11 +157,9 @@ def shards(
             elif join is not None:
                 missing.add(number % join + 1)
             else:
-                waiting.append(Shard(place, len(block), False))
-                yield _Task(place, digest, block)
+                yield place, digest, block
 
-    for _ in in_order(_Writer(work), left(), bar, FEW):
-        shard = waiting.popleft()
+    for shard in in_order(partial(_write_shard, work), left(), bar, FEW):
         computed[int(shard.folder.name)] = shard
         reached += shard.items
         bar.reach(reached)
@@ -182,36 +179,28 @@ def write_arrays(folder: Path, arrays: Arrays) -> None:
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 
-@dataclass(frozen=True)
-class _Task:
-    place: Path
-    digest: str
-    items: Sequence[Any]
+_Task = tuple[Path, str, Sequence[Any]]  # the place of a shard, the digest of what it is made from, and its items
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """The job of an executor: computes a shard and puts it in its place."""
-
-    work: Work
-
-    def __call__(self, task: _Task, bar: console.Bar | None) -> None:
-        place = task.place
-        if not place.parent.is_dir():
-            raise MachineError(
-                f"{socket.gethostname()} does not see {place.parent}. All machines of a cluster need the folder under "
-                "the same path: put it on a file system that they share."
-            )
-        fresh = aside(place)
-        write_arrays(fresh, self.work(task.items, bar))
-        write_record(fresh / RECORD, {"made_from": task.digest}, files_of(fresh))
-        shutil.rmtree(place, ignore_errors=True)
-        try:
-            fresh.rename(place)
-        except OSError:  # another process has put the same shard there
-            shutil.rmtree(fresh, ignore_errors=True)
-            if not _is_whole(place, task.digest):
-                raise
+def _write_shard(work: Work, task: _Task, bar: console.Bar | None) -> Shard:
+    """The job of an executor: compute a shard and put it in its place."""
+    place, digest, items = task
+    if not place.parent.is_dir():
+        raise MachineError(
+            f"{socket.gethostname()} does not see {place.parent}. All machines of a cluster need the folder under "
+            "the same path: put it on a file system that they share."
+        )
+    fresh = aside(place)
+    write_arrays(fresh, work(items, bar))
+    write_record(fresh / RECORD, {"made_from": digest}, files_of(fresh))
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        fresh.rename(place)
+    except OSError:  # another process has put the same shard there
+        shutil.rmtree(fresh, ignore_errors=True)
+        if not _is_whole(place, digest):
+            raise
+    return Shard(place, len(items), False)
 
 
 def _is_whole(shard: Path, digest: str) -> bool:

@@ -13,7 +13,7 @@ from vtkit.data import text as texts
 from vtkit.data.problems import Problems
 from vtkit.data.rankings import parse_row
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.data.rows import form_of, read_parquet
+from vtkit.data.rows import form_of, read_rows
 from vtkit.data.streaming import PAIRS_FORM, PREFIX, read_column_pairs
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -105,10 +105,8 @@ def _rows(name: str) -> Iterable[tuple[int, Any]]:
     match form_of(Path(name)):
         case ".tsv":
             return _tsv_rows(Path(name))
-        case ".jsonl":
-            return texts.read_jsonl(Path(name))
-        case ".parquet":
-            return read_parquet(Path(name))
+        case ".jsonl" | ".parquet":
+            return read_rows(Path(name), among=None)
         case _:
             raise DataError(f"{name}: has an unknown format. Training data are {FORMS}.")
 

@@ -17,10 +17,9 @@ def to_run(
     query_ids: Sequence[str], document_ids: Sequence[str], ids: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
 ) -> Run:
     """The run of a search's arrays, (queries, depth); negative ``ids`` are not results."""
-    rows = (zip(*row, strict=True) for row in zip(ids.tolist(), scores.tolist(), strict=True))
     return {
-        query: [(document_ids[at], score) for at, score in row if at >= 0]
-        for query, row in zip(query_ids, rows, strict=True)
+        query: [(document_ids[at], score) for at, score in zip(*row, strict=True) if at >= 0]
+        for query, *row in zip(query_ids, ids.tolist(), scores.tolist(), strict=True)
     }
 
 
@@ -44,7 +43,8 @@ def read_trec(path: str | Path) -> Run:
     """The run in a TREC file, plain or compressed, with results ordered by score (equal scores by line)."""
     run: Run = {}
     path, problems = Path(path), Problems()
-    for _, (query, document, score) in problems.sound(path, trec_rows(enumerate(read_lines(path), 1))):
+    lines = trec_rows(enumerate(read_lines(path), 1))
+    for query, document, score in problems.parsed(path, lines, lambda row: [(*row[:2], *numbers(row[2:]))]):
         run.setdefault(query, []).append((document, score))
     for query, results in run.items():
         if len({document for document, _ in results}) < len(results):
@@ -54,16 +54,11 @@ def read_trec(path: str | Path) -> Run:
     return run
 
 
-def trec_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, str, float] | str]]:
-    """Number, and query, document and finite score, of each line that is not blank; or its complaint."""
+def trec_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, str, str] | str]]:
+    """Number, and query, document and score as it is written, of each line that is not blank; or its complaint."""
     for number, line in lines:
         columns = [column for column in line.replace("\t", " ").split(" ") if column]
         if len(columns) == 6:
-            try:
-                (score,) = numbers(columns[4:5])
-            except ValueError as error:
-                yield number, f"{error}: {columns[4][:40]!r}"
-            else:
-                yield number, (columns[0], columns[2], score)
+            yield number, (columns[0], columns[2], columns[4])
         elif columns:
             yield number, f"is not query, Q0, document, rank, score and tag: {line.strip()[:80]!r}"

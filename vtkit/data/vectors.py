@@ -107,11 +107,8 @@ def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[n
 
 
 def _text(file: VectorFile) -> Iterator[tuple[str, Sequence[float]]]:
-    lines = enumerate(read_lines(file.path), 1)
-    if file.words is not None:
-        next(lines)
-    total = 0
-    for number, line in lines:
+    total, headers = 0, int(file.words is not None)
+    for number, line in islice(enumerate(read_lines(file.path), 1), headers, None):
         fields = line.rstrip(" ").rsplit(" ", file.width)
         if not line.strip():
             continue

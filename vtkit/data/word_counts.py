@@ -85,10 +85,7 @@ def _counted(texts: Sequence[str], bar: console.Bar | None) -> ChunkCounts:
 def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
     """``text`` in pieces of about ``longest`` characters, cut before white space only."""
     start = 0
-    while len(text) - start > longest:
-        border = _BORDER.search(text, start + longest)
-        if border is None:
-            break
+    while len(text) - start > longest and (border := _BORDER.search(text, start + longest)):
         yield text[start : border.start()]
         start = border.start()
     yield text[start:] if start else text
