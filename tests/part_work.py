@@ -77,7 +77,8 @@ class Marking:
 
     def __call__(self, numbered: tuple[int, Any], bar: console.Bar | None) -> Any:
         number, task = numbered
-        number = int(getattr(task, "place", Path(str(number))).name)  # shards have their own numbers
+        if isinstance(task, tuple) and isinstance(task[0], Path):  # shards have their own numbers
+            number = int(task[0].name)
         with (self.marks / f"{self.number}-{number}").open("a") as mark:
             mark.write(f"{os.getpid()}\n")
         if number == 5 and self.victim and not (killed := self.marks / ".killed").exists():
