@@ -385,7 +385,9 @@ def test_scores_by_ids_through_the_command_line(tmp_path: Path) -> None:
     assert result_of(tmp_path)["curve"]["margin_mse"][0] > 0
     done = invoke(*arguments, "--set", f'finetune.scores=["{tmp_path}/collection/queries.jsonl"]')
     assert done.exit_code == 1
-    assert re.search(r"finetune\.scores: (.|\n)*line 1: query_id or query-id or qid is missing", str(done.exception))
+    assert re.search(
+        r"finetune\.scores: (.|\n)*line 1 and 59 more: query_id or query-id or qid is missing", str(done.exception)
+    )
 
 
 # A query that is itself a document, as in ArguAna and Quora, is neither its own result nor its own negative.
