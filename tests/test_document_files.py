@@ -8,6 +8,8 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from vtkit.data import documents as stored
 from vtkit.data.corpora import read_corpus
 from vtkit.data.document_files import read_document_file, read_query_file, write_documents
 from vtkit.data.documents import Document
-from vtkit.data.rows import Columns, typed
+from vtkit.data.rows import Columns
 from vtkit.data.text_files import document_id
 from vtkit.system.errors import DataError
 
@@ -36,8 +38,8 @@ TABLE = [
     {"Doc ID": "a2", "Headline": "", "Body": "Busan; a port", "url": "", "year": "2021"},
 ]
 READ = [
-    Document("a1", "Han River", 'It "flows",\nthrough Seoul', {"url": "https://a/1", "year": 2019}),
-    Document("a2", "", "Busan; a port", {"year": 2021}),
+    Document("a1", "Han River", 'It "flows",\nthrough Seoul', {"url": "https://a/1", "year": "2019"}),
+    Document("a2", "", "Busan; a port", {"year": "2021"}),
 ]
 
 
@@ -67,7 +69,7 @@ def write_docx(path: Path, paragraphs: Sequence[str], title: str = "") -> Path:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_a_table_with_any_separator_gives_text_with_line_breaks_and_typed_fields(
+def test_a_table_with_any_separator_gives_text_with_line_breaks_and_fields(
     tmp_path: Path, separator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"news{ord(separator)}{'.tsv' if separator == chr(9) else '.csv'}"
@@ -82,18 +84,21 @@ def test_a_table_with_any_separator_gives_text_with_line_breaks_and_typed_fields
 
 
 def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path: Path) -> None:
-    frame = pandas.DataFrame(TABLE).assign(year=[2019, 2021]).replace("", None)
+    frame = pandas.DataFrame(TABLE).replace("", None)
     frame.to_parquet(tmp_path / "t.parquet")
     frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    frame.to_json(tmp_path / "t.json", orient="records")
+    frame.to_json(tmp_path / "u.json.gz", orient="records", indent=2)
+    frame.to_json(tmp_path / "v.jsonl", orient="records")
     frame.to_csv(tmp_path / "t.csv.gz", index=False)
     frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
-    for name in ("t.parquet", "t.jsonl", "t.csv.gz", "t.tsv"):
+    for name in ("t.parquet", "t.jsonl", "t.json", "u.json.gz", "v.jsonl", "t.csv.gz", "t.tsv"):
         assert list(read_document_file(str(tmp_path / name))) == READ, name
 
 
 def test_a_dataset_and_a_folder_of_parquet_files_are_tables_too(tmp_path: Path) -> None:
     (tmp_path / "set" / "data").mkdir(parents=True)
-    frame = pandas.DataFrame(TABLE).assign(year=[2019, 2021]).replace("", None)
+    frame = pandas.DataFrame(TABLE).replace("", None)
     frame[:1].to_parquet(tmp_path / "set" / "data" / "train-00000-of-00002.parquet")
     frame[1:].to_parquet(tmp_path / "set" / "data" / "train-00001-of-00002.parquet")
     (tmp_path / "set" / "README.md").write_text("# A data set\n")
@@ -110,7 +115,7 @@ def test_columns_that_are_not_obvious_are_asked_for(tmp_path: Path) -> None:
         read_document_file(str(path))
     assert "Its columns are nr, inhalt, jahr: name --id COLUMN and --text COLUMN" in str(refused.value)
     documents = read_document_file(str(path), Columns(id="nr", text="inhalt"))
-    assert list(documents) == [Document("7", "", "eins", {"jahr": 1999}), Document("8", "", "zwei", {"jahr": 2000})]
+    assert list(documents) == [Document("7", "", "eins", {"jahr": "1999"}), Document("8", "", "zwei", {"jahr": "2000"})]
     numbered = read_document_file(str(path), Columns(id="#", text="inhalt"))
     assert [document.id for document in numbered] == ["2", "3"]
     with pytest.raises(DataError, match="absent missing or not a string"):
@@ -124,7 +129,7 @@ def test_an_address_is_the_id_of_rows_without_another_and_stays_a_field(tmp_path
     path = tmp_path / "t.csv"
     path.write_text("url,title,text,published\nhttps://a/1,T,one,true\n", "utf-8")
     (document,) = read_document_file(str(path))
-    assert document == Document("https://a/1", "T", "one", {"url": "https://a/1", "published": True})
+    assert document == Document("https://a/1", "T", "one", {"url": "https://a/1", "published": "true"})
 
 
 def test_values_that_are_no_field_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,15 +178,108 @@ def test_a_table_is_read_as_pandas_reads_it(tmp_path_factory: pytest.TempPathFac
     wanted = pandas.read_csv(path, dtype=str, keep_default_na=False)
     documents = read_document_file(str(path), Columns(id="#"))
     assert [document.text for document in documents] == [text.strip() for text in wanted["text"]]
-    assert [document.fields.get("note", "") for document in documents] == [
-        typed(note.strip()) for note in wanted["note"]
+    assert [document.fields.get("note", "") for document in documents] == [note.strip() for note in wanted["note"]]
+
+
+def test_cells_that_look_like_other_values_stay_as_they_are_written(tmp_path: Path) -> None:
+    cells = ["2020", "-3.5", "1.10", "007", "1e5", "+49", "True", "12345678901234567890", "2020-01-05"]
+    (tmp_path / "t.csv").write_text("".join(["text,note\n", *(f"a,{cell}\n" for cell in cells)]), "utf-8")
+    documents = read_document_file(str(tmp_path / "t.csv"), Columns(id="#"))
+    assert [document.fields["note"] for document in documents] == cells
+
+
+@pytest.mark.parametrize("header", ['sep=;\nDoc ID;Text, all\n', '"sep=;";\n"Doc ID";"Text, all"\n',
+                                    '"Doc\nID";"Text, all"\n', '"Doc\r\nID";"Text,\r\nall"\r\n',
+                                    '"Doc ID (number, short)";"Text, all, of, it"\n'])  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_header_may_have_separators_and_line_breaks_in_quotes_and_lines_any_end(
+    tmp_path: Path, header: str, end: str
+) -> None:
+    content = header + 'a1;"one, two, ""three"""\na2;"four\nfive"\n'
+    (tmp_path / "t.csv").write_bytes(content.replace("\r\n", "\n").replace("\n", end).encode())
+    columns = (
+        Columns("Doc ID (number, short)", None, "Text, all, of, it") if "short" in header else Columns(text="Text, all")
+    )
+    documents = list(read_document_file(str(tmp_path / "t.csv"), columns))
+    assert documents == [Document("a1", "", 'one, two, "three"'), Document("a2", "", "four\nfive")]
+
+
+def test_a_quoted_header_of_a_tsv_file_may_break_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text('"Doc\nID"\t"Text"\na1\t"one\ttwo"\n', "utf-8")
+    assert list(read_document_file(str(tmp_path / "t.tsv"))) == [Document("a1", "", "one\ttwo")]
+
+
+def test_the_line_of_a_damaged_row_is_named_behind_a_line_that_names_the_separator(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("sep=;\nid;text\n1;one\n2;two;three\n", "utf-8")
+    with pytest.raises(DataError, match="line 4: has 3 cells, but the header 2"):
+        read_document_file(str(tmp_path / "t.csv"))
+
+
+def test_an_array_of_json_is_read_entry_by_entry_and_faults_are_named(tmp_path: Path) -> None:
+    rows = [{"_id": f"d{number}", "text": f"text {number} é"} for number in range(5000)]
+    for name, content in {"line [1].json": json.dumps(rows), "many.json": json.dumps(rows, indent=1)}.items():
+        (tmp_path / name).write_text(f"\ufeff {content}", "utf-8")
+        assert [(each.id, each.text) for each in read_document_file(str(tmp_path / name))] == [
+            (row["_id"], row["text"]) for row in rows
+        ]
+    (tmp_path / "odd.json").write_text('[{"_id": "1", "text": "a"}, 3, {"_id": "1", "_id": "2", "text": "b"}]', "utf-8")
+    with pytest.raises(DataError) as refused:
+        read_document_file(str(tmp_path / "odd.json"))
+    assert "line 2: is not a JSON object but a number" in str(refused.value)
+    assert 'line 3: has "_id" twice' in str(refused.value)
+    (tmp_path / "cut.json").write_text(json.dumps(rows)[:-9], "utf-8")
+    with pytest.raises(DataError, match=r"cut\.json: cannot be read as an array of JSON \("):
+        read_document_file(str(tmp_path / "cut.json"))
+
+
+@pytest.mark.parametrize("name", ["x.docx.gz", "x.pdf.zst"])
+def test_a_packed_document_is_not_called_damaged(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"anything"))
+    with pytest.raises(DataError) as refused:
+        read_document_file(str(tmp_path / name))
+    assert f"{name}: is compressed" in str(refused.value)
+    assert "Decompress it first" in str(refused.value)
+    assert "damaged" not in str(refused.value)
+
+
+def test_parquet_keeps_decimals_lists_with_nulls_and_years_above_9999(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    decimals = [Decimal("1.10"), Decimal("7"), Decimal("12345678901234567.25"), None]
+    days = [18_266, None, 4_000_000, -1_000_000]  # since 1970
+    times = pyarrow.array([0, 1_500_000, 400_000_000_000_000_000, None], pyarrow.timestamp("us"))
+    table = pyarrow.table(
+        {
+            "id": list("abcd"), "text": ["x"] * 4, "tags": [["u", None, "v"], [None], [], None], "time": times,
+            "price": pyarrow.array(decimals, pyarrow.decimal128(38, 18)), "day": pyarrow.array(days, pyarrow.date32()),
+            "of": [{"day": date(2020, 1, 5), "n": None}, None, None, None],
+        }
+    )  # fmt: skip
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    fields = [dict(document.fields) for document in read_document_file(str(tmp_path / "t.parquet"))]
+    assert fields == [
+        {"tags": ["u", "v"], "time": "1970-01-01T00:00:00", "price": 1.1, "day": "2020-01-05",
+         "of": {"day": "2020-01-05", "n": None}},
+        {"tags": [], "time": "1970-01-01T00:00:01.500000", "price": 7},
+        {"tags": [], "time": "14645-06-30T15:06:40.000000", "price": "12345678901234567.25", "day": "12921-08-18"},
+        {"day": "-0768-02-04"},
+    ]  # fmt: skip
+
+
+def test_a_field_of_metadata_does_not_take_the_place_of_a_column(tmp_path: Path) -> None:
+    rows = [
+        {"_id": "1", "text": "a", "metadata": {"year": 1999, "a": 1}, "year": 2020},
+        {"_id": "2", "text": "b", "year": 2021},
     ]
-
-
-def test_cells_that_look_like_numbers_keep_their_zeros() -> None:
-    cells = ("2020", "-3.5", "0", "007", "1e5", "+49", "1,000", "True", "12345678901234567890", "")
-    values = [2020, -3.5, 0, "007", "1e5", "+49", "1,000", True, "12345678901234567890", ""]
-    assert [typed(cell) for cell in cells] == values
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    documents = read_document_file(str(tmp_path / "t.jsonl"))
+    assert [document.fields for document in documents] == [
+        {"year": 2020, "metadata.year": 1999, "a": 1},
+        {"year": 2021},
+    ]
+    write_documents(documents, tmp_path / "documents.jsonl")
+    assert list(read_document_file(str(tmp_path / "documents.jsonl"))) == list(documents)
 
 
 def test_queries_come_in_tables_too(tmp_path: Path) -> None:

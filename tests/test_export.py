@@ -850,12 +850,18 @@ FILTERS = {
          '{"key": "fields.\\"the source\\"", "match": {"value": "a"}}]}'),
         ("seen < '2020-01-05'", '{"must": [{"key": "fields.seen", "range": {"lt": "2020-01-05"}}]}'),
         ("\"at\" >= '2019-12-31 22:30'", '{"must": [{"key": "fields.at", "range": {"gte": "2019-12-31T22:30:00Z"}}]}'),
+        ("\"at\" >= '2020-01-01T07:30+09:00'",
+         '{"must": [{"key": "fields.at", "range": {"gte": "2020-01-01T07:30:00+09:00"}}]}'),
+        ("seen < '2020-01-05T10:00+09:00'",
+         '{"must": [{"key": "fields.seen", "range": {"lt": "2020-01-05T10:00:00+09:00"}}]}'),
         ("'t1' in tags", '{"must": [{"key": "fields.tags", "match": {"value": "t1"}}]}'),
     ],
     "postgres": [
         ("\"Year\" >= 2020 and \"the source\" = 'a'", "\"Year\" >= 2020 AND \"the source\" = 'a'"),
         ("seen < '2020-01-05' and \"group\"", "seen < '2020-01-05' AND \"group\""),
         ("\"at\" >= '2019-12-31 22:30'", "at >= '2019-12-31 22:30'"),
+        ("\"at\" >= '2020-01-01T07:30+09:00'", "at >= '2020-01-01T07:30+09:00'"),
+        ("seen < '2020-01-05T10:00+09:00'", "seen < timestamptz '2020-01-05T10:00+09:00'"),
         ("'x \"y\"\\' in tags and 'ü\tz' in tags", "tags @> ARRAY['x \"y\"\\', E'ü\\tz']"),
         ("\"the source\" like '%\\,{'", "\"the source\" LIKE '%\\\\,{'"),
         ("price * 2 = 5.5", "price * 2 = 5.5"),
@@ -863,6 +869,7 @@ FILTERS = {
     "milvus": [
         ("\"Year\" >= 2020 and \"the source\" = 'a'", 'Year >= 2020 and the_source == "a"'),
         ("seen < '2020-01-05'", 'seen < "2020-01-05"'),
+        ("\"at\" > '2020-01-01T07:30+09:00'", 'at > "2019-12-31T22:30:00.000000Z"'),
         ("'t1' in tags", 'array_contains(tags, "t1")'),
     ],
 }  # fmt: skip

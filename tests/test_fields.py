@@ -1,10 +1,14 @@
 """Fields of documents: their types, the columns they are kept in, and conditions, against the definition in Python."""
 
 import json
+import operator
 import os
+import random
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -22,7 +26,7 @@ from vtkit.pipeline.search import open_searcher
 from vtkit.search import fields
 from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import ConditionError, Fields, common_kind, kind_of, write_fields
-from vtkit.search.index_info import RECORD, IndexRecord
+from vtkit.search.index_info import RECORD, FieldsRecord, IndexRecord
 from vtkit.search.segments import generation_of
 from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import DataError, RecipeError
@@ -32,7 +36,7 @@ ROWS: list[dict[str, Any]] = [
     {"year": 2020, "source": "b", "tags": ["z"], "seen": "2021-12-31", "open": False, "price": 2, "zip": "99999"},
     {"year": 2021, "source": "O'Hara", "tags": [], "seen": "2020-02-29T10:00:00+02:00", "Order": "x%y"},
     {"source": None, "year": "", "mixed": 3},
-    {"year": 2022, "mixed": "three", "tags": ["x", "ü"], "nested": {"a": [1]}, "Year": 2023},
+    {"year": 2022, "mixed": "three", "tags": ["x", "ü"], "nested": {"a": [1]}},
 ]
 
 
@@ -72,7 +76,8 @@ def test_types_are_inferred(of_rows: Fields) -> None:
     ("value", "kind"),
     [
         *[(None, None), ("", None), (float("nan"), None), (True, "boolean"), ("false", "boolean"), (3, "integer")],
-        *[("3", "integer"), ("03", "text"), ("-3.50", "number"), (2**63, "text"), ("1234567890123456", "text")],
+        *[("3", "integer"), ("03", "text"), ("-3.50", "number"), (2**63, "text"), ("123456789012345678", "integer")],
+        *[("1234567890123456789", "text"), ("1.234567890123456", "text"), ("True", "boolean"), ("FALSE", "boolean")],
         *[("2020-02-30", "text"), ("2020-02-29", "date"), ("2020-02-29 10:00", "datetime"), ([], "words")],
         *[([1, "a"], "words"), ([["a"]], "text"), ({"a": 1}, "text"), ("1e5", "text"), ("٣", "text")],
     ],
@@ -347,3 +352,137 @@ def test_large_collections_keep_their_fields(tmp_path: Path, monkeypatch: pytest
     assert isinstance(mapped, documents.StoredDocuments)
     assert list(mapped) == list(held)
     assert mapped[3].fields == {"year": 3, "tags": ["ü"]}
+
+
+ZONES = ["", "Z", "+00:00", "+09:00", "-03:30", "+0530", *map(ZoneInfo, ("Europe/Berlin", "America/New_York"))]
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, "=": operator.eq, "<>": operator.ne, ">=": operator.ge, ">": operator.gt,
+}  # fmt: skip
+
+
+def drawn_time(draw: random.Random) -> str:
+    """A date or a time of a few days, with any zone or none; summer time begins in Berlin within them."""
+    moment = datetime(2024, 3, 30) + timedelta(hours=draw.randrange(72), minutes=draw.choice([0, 30]))
+    if draw.random() < 0.25:
+        return moment.date().isoformat()
+    moment += timedelta(microseconds=draw.choice([0, 0, 1, 500_000]))
+    zone = draw.choice(ZONES)
+    written = moment.isoformat(draw.choice("T ")) if isinstance(zone, str) else ""
+    return written + zone if isinstance(zone, str) else moment.replace(tzinfo=zone).isoformat()
+
+
+def in_utc(written: str) -> datetime:
+    """The reference: Python's own reading, in which a date is its midnight and a time without a zone is in UTC."""
+    read = datetime.fromisoformat(written)
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def test_ten_thousand_comparisons_of_times_are_those_of_python(tmp_path: Path) -> None:
+    draw = random.Random(64)
+    rows = [{"t": drawn_time(draw), "d": drawn_time(draw)[:10]} for _ in range(50)]
+    of = columns(tmp_path, rows)
+    assert dict(of.kinds) == {"t": "datetime", "d": "date"}
+    for number in range(200):
+        name, wanted = draw.choice("td"), sorted((drawn_time(draw), drawn_time(draw)), key=in_utc)
+        sign, meets = draw.choice([*OPERATORS.items()])
+        values = [in_utc(row[name]) for row in rows]
+        low, high = map(in_utc, wanted)
+        where, expected = [
+            (f"{name} {sign} '{wanted[0]}'", [meets(value, low) for value in values]),
+            (f"'{wanted[0]}' {sign} {name}", [meets(low, value) for value in values]),
+            (f"{name} {sign} timestamp '{wanted[0]}'", [meets(value, low) for value in values]),
+            (f"{name} between '{wanted[0]}' and '{wanted[1]}'", [low <= value <= high for value in values]),
+            (f"not {name} in ('{wanted[0]}', '{wanted[1]}')", [value not in (low, high) for value in values]),
+            (f"d {sign} t", [meets(in_utc(row["d"]), in_utc(row["t"])) for row in rows]),
+        ][number % 6]
+        assert of.passing(where).tolist() == expected, where
+
+
+def test_times_are_shown_with_a_zone_only_if_they_have_one() -> None:
+    written = {
+        "a": "2024-05-01T10:00:00+09:00",
+        "b": "2024-05-01 10:00",
+        "c": "2024-05-01",
+        "d": "2024-05-01T10:00:00Z",
+    }
+    assert fields.typed_fields(written, dict.fromkeys(written, "datetime")) == {
+        "a": "2024-05-01T01:00:00Z", "b": "2024-05-01T10:00:00", "c": "2024-05-01T00:00:00", "d": "2024-05-01T10:00:00Z"
+    }  # fmt: skip
+
+
+def test_texts_of_a_text_column_stay_as_they_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"version": "1.10", "ok": "True"}, {"version": "1.1", "ok": "no"}, {"version": "2.0rc1", "ok": "true"}]
+    of = columns(tmp_path, rows)
+    assert dict(of.kinds) == {"version": "text", "ok": "text"}
+    assert [passing(of, f"version = '{version}'") for version in ("1.10", "1.1")] == [[0], [1]]
+    assert [passing(of, f"ok = '{value}'") for value in ("True", "true")] == [[0], [2]]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the field version is text, since its values have several types: 1.10 (number), 2.0rc1 (text)" in said
+
+
+def test_a_text_that_is_written_otherwise_than_numbers_meets_none(tmp_path: Path) -> None:
+    of = columns(tmp_path, [{"code": "1234", "price": "1.1"}, {"code": "77", "price": "2"}])
+    assert dict(of.kinds) == {"code": "integer", "price": "number"}
+    assert passing(of, "code = '1234' and price = 1.10") == [0]
+    for where in ("code = '01234'", "code in ('77', '+1234')", "price = '1.10'", "'00' < code"):
+        with pytest.raises(ConditionError, match="no number is written as"):
+            of.passing(where)
+    with pytest.raises(ConditionError, match="x4D2 stands behind its end"):
+        of.passing("code = 0x4D2")  # DuckDB reads code = 0, called x4D2
+
+
+def test_names_that_differ_by_case_are_one_field_unless_a_document_has_both(tmp_path: Path) -> None:
+    rows = [
+        {"Status": "a", "status": "b", "Year": 2020, "metadata.year": 1},
+        {"status": "a", "year": "2021"},
+        {"STATUS": "c"},
+    ]
+    of = columns(tmp_path, rows)
+    assert dict(of.kinds) == {
+        "Status": "text", "status": "text", "Year": "integer", "metadata.year": "integer", "STATUS": "text"
+    }  # fmt: skip
+    assert passing(of, "Status = 'a'") == [0]
+    assert passing(of, "status = 'a' or STATUS = 'c'") == [1, 2]
+    assert passing(of, "yEAR >= 2020 and year is not null") == [0, 1]
+    assert passing(of, "metadata.year = 1") == passing(of, '"metadata.year" = 1') == [0]
+    with pytest.raises(ConditionError, match="Did you mean Status or status or STATUS?"):
+        of.passing("sTATUS = 'a'")
+    assert fields.typed_fields(rows[0], of.kinds) == rows[0]
+    assert fields.typed_fields(rows[1], of.kinds) == {"status": "a", "Year": 2021}
+
+
+def test_whole_numbers_that_no_float_tells_apart_stay_apart_beside_a_fraction(tmp_path: Path) -> None:
+    large = 2**53
+    of = columns(tmp_path / "mixed", [{"n": large}, {"n": large + 1}, {"n": 1.5}])
+    assert dict(of.kinds) == {"n": "text"}
+    assert [passing(of, f"n = '{number}'") for number in (large, large + 1)] == [[0], [1]]
+    of = columns(tmp_path / "whole", [{"n": large}, {"n": str(large + 1)}, {"n": 3}])
+    assert dict(of.kinds) == {"n": "integer"}
+    assert [passing(of, f"n = {number}") for number in (large, large + 1)] == [[0], [1]]
+    of = columns(tmp_path / "exact", [{"n": large - 1}, {"n": 1.5}])
+    assert dict(of.kinds) == {"n": "number"}
+    assert passing(of, f"n = {large - 1}") == [0]
+
+
+def test_an_index_with_columns_of_dates_as_they_were_written_before_is_read(tmp_path: Path) -> None:
+    import pyarrow
+
+    table = pyarrow.table(
+        {"d": pyarrow.array([date(2020, 1, 1)], pyarrow.date32()),
+         "t": pyarrow.array([datetime(2020, 1, 1, 10)], pyarrow.timestamp("us"))}
+    )  # fmt: skip
+    with pyarrow.OSFile(str(tmp_path / fields.FIELDS), "wb") as out, pyarrow.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+    of = Fields.open(tmp_path, FieldsRecord({"d": "date", "t": "datetime"}), 1)
+    assert passing(of, "d < '2020-01-01T10:00' and t = '2020-01-01T19:00+09:00'") == [0]
+    assert passing(of, "cast(d as date) + 30 = '2020-01-31' and year(t) = 2020") == [0]
+
+
+def test_documents_are_deleted_by_the_zone_of_a_condition(folder: Path, tmp_path: Path) -> None:
+    lines = [{"_id": str(n), "text": f"maple river {n}", "at": f"2024-05-01T{n:02}:00:00"} for n in range(20)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    vtkit.encode_texts(folder / "encoder", tmp_path / "t.jsonl", tmp_path / "vectors")
+    vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
+    invoke("delete", str(tmp_path / "index"), "--where", "at >= '2024-05-01T10:00:00+09:00'")
+    left = (generation_of(tmp_path / "index") / DOCUMENTS).read_text("utf-8").splitlines()
+    assert [json.loads(line)["_id"] for line in left] == ["0"]

@@ -34,10 +34,10 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
 def test_lines_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     folder = tmp_path_factory.mktemp("lines")
-    lines = [line.removesuffix("\r").removeprefix("\ufeff") for line in lines]
+    lines = [line.removeprefix("\ufeff") for line in lines]
     for name in ("t.txt", "t.txt.gz"):
         assert list(read_lines(write(folder / name, "".join(f"{line}\n" for line in lines)))) == lines
 
@@ -107,7 +107,7 @@ def test_a_file_of_one_line_is_read_in_pieces(tmp_path: Path) -> None:
     word = "Straßenbahnhaltestelle "
     path = write(tmp_path / "t.txt", word * (3 * LONGEST_TEXT // len(word)))
     texts = list(read_corpus(path))
-    assert all(len(text.encode()) <= LONGEST_TEXT for text in texts)
+    assert all(len(text) <= LONGEST_TEXT for text in texts)
     assert set(" ".join(texts).split(" ")) == {word.strip()}
     assert sum(text.count(word.strip()) for text in texts) == 3 * LONGEST_TEXT // len(word)
     unspaced = "日本語、" * (LONGEST_TEXT // 8)

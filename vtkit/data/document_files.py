@@ -148,7 +148,7 @@ def standard_input() -> Iterator[str]:
     for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(LONGEST_TEXT + 1), b""), 1):
         if len(line) > LONGEST_TEXT:
             raise DataError(f"standard input: line {number} is longer than {LONGEST_TEXT >> 20} MiB. Split it first.")
-        yield from decoded(Path("standard input"), [(number, 0, line)], "strict")
+        yield from decoded(Path("standard input"), [(number, 0, line.decode("utf-8", "surrogateescape"))], "strict")
 
 
 def _text_lines(path: Path, what: str, forms: str) -> Iterator[str]:

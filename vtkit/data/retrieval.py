@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import date
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +39,6 @@ from vtkit.data.rows import (
     Columns,
     form_of,
     read_rows,
-    typed,
     value_of,
 )
 from vtkit.data.sequences import Lazy
@@ -274,7 +274,7 @@ def documents_in(
             problems.add(path, f"line {number}: {complaint}")
         else:
             used = {of.text, of.title, None if of.id in LOCATORS else of.id}
-            fields = dict(_fields(row, used, form in (".csv", ".tsv")))
+            fields = _fields(row, used)
             for name in [name for name, value in fields.items() if value is None]:
                 del fields[name]
                 lost = f"{path.name}: {name} is not kept: it is no text, number, date or list of words"
@@ -282,24 +282,36 @@ def documents_in(
             yield number, Document(identity, title, text, fields)
 
 
-def _fields(row: Mapping[str, Any], used: Container[str | None], cells: bool) -> Iterator[tuple[str, Any]]:
+def _fields(row: Mapping[str, Any], used: Container[str | None]) -> dict[str, Any]:
     """The further values of a row: texts, numbers, dates (in ISO 8601), true or false, lists of words, objects of such
-    values; None for values that are nothing of these. BEIR has them in ``metadata``."""
-    for name, value in row.items():
-        if name == METADATA and isinstance(value, dict):
-            yield from _fields(value, (), False)
-        elif name in used or value is None or value == "" or value != value:  # NaN, which stands for a missing value
-            continue
-        elif isinstance(value, str):
-            yield name, typed(value) if cells else value
-        elif isinstance(value, date):  # or a time
-            yield name, value.isoformat()
-        elif isinstance(value, int | float):
-            yield name, value
-        else:
-            inner, kinds = (value.values(), str | int | float | None) if isinstance(value, dict) else (value, str)
-            kept = isinstance(value, dict | list) and all(isinstance(each, kinds) for each in inner)
-            yield name, value if kept else None
+    values; None for values that are nothing of these. BEIR has them in ``metadata``, whose year is ``metadata.year`` in
+    rows with a year of their own."""
+    inner = row.get(METADATA)
+    fields = {name: value for name, value in row.items() if name not in used and value is not inner}
+    for name, value in inner.items() if isinstance(inner, dict) else [(METADATA, inner)]:
+        while name in fields:
+            name = f"{METADATA}.{name}"
+        fields[name] = value
+    # NaN stands for a missing value
+    return {name: _kept(value) for name, value in fields.items() if value not in (None, "") and value == value}
+
+
+def _kept(value: Any) -> Any:
+    """A value as a field has it; None if fields cannot have it."""
+    match value:
+        case Decimal():
+            number = int(value) if value == int(value) else float(value)
+            return number if Decimal(repr(number)) == value else f"{value.normalize():f}"
+        case date():  # or a time
+            return value.isoformat()
+        case list():
+            words = [_kept(each) for each in value if each is not None]
+            return words if all(isinstance(each, str) for each in words) else None
+        case dict():
+            values = {name: _kept(each) for name, each in value.items()}
+            whole = all(isinstance(each, str | int | float) or value[name] is None for name, each in values.items())
+            return values if whole else None
+    return value if isinstance(value, str | int | float) else None
 
 
 def _said(path: Path, of: Columns, keys: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rows of tables: jsonl, csv, tsv and parquet, each plain or compressed, as objects with named columns; and which
+"""Rows of tables: jsonl, json, csv, tsv and parquet, each plain or compressed, as objects with named columns; and which
 columns hold the id, the title and the text of a document.
 
 Columns have several names on the hub and in people's files; the known ones are listed here, the usual one first.
@@ -15,7 +15,10 @@ from typing import Any
 from vtkit.data import text as texts
 from vtkit.system.errors import DataError
 
-ENDINGS = (*(f".{form}{packed}" for form in ("jsonl", "tsv", "csv") for packed in ("", ".gz", ".zst")), ".parquet")
+ENDINGS = (
+    *(f".{form}{packed}" for form in ("jsonl", "json", "tsv", "csv") for packed in ("", ".gz", ".zst")),
+    ".parquet",
+)
 """Endings of readable files; if several files have the same rows, the first counts."""
 
 DOCUMENT_IDS = ("_id", "id", "docid", "doc_id", "pid", "passage_id", "corpus-id", "corpus_id")
@@ -35,7 +38,6 @@ ROWS_AT_ONCE = 1000  # rows that are held as Python objects at a time
 
 _SEPARATORS = ",;\t|"
 _HEAD = 2**16  # characters of a table that decide whether its cells are quoted
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?")
 
 _KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, *TITLES}
 
@@ -100,7 +102,7 @@ def read_rows(
             yield from read_parquet(path, among)
         case ".csv" | ".tsv" as form:
             yield from _table_rows(path, form, invalid, columns)
-        case ".jsonl":
+        case ".jsonl" | ".json":
             yield from texts.read_jsonl(path, invalid)
         case _:
             raise DataError(f"{path}: has an unknown format. Rows are read from {', '.join(ENDINGS)} files.")
@@ -116,9 +118,10 @@ def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tu
         with pyarrow.parquet.ParquetFile(path) as file:
             columns = None if among is None else [name for name in file.schema_arrow.names if name in among]
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
-                for row in batch.to_pylist():
+                values = [[_value(scalar) for scalar in column] for column in batch.columns]
+                for row in zip(*values, strict=True):
                     number += 1
-                    yield number, row
+                    yield number, dict(zip(batch.schema.names, row, strict=True))
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(
@@ -127,44 +130,54 @@ def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tu
         ) from error
 
 
-def typed(cell: str) -> str | float | bool:
-    """The value that a cell of a csv or tsv file shows: a number, unless it begins with a needless 0 as numbers of
-    phones and articles do, true or false, or text."""
-    if _NUMBER.fullmatch(cell):
-        return float(cell) if "." in cell else int(cell)
-    return {"true": True, "false": False}.get(cell.lower(), cell)
+def _value(scalar: Any) -> Any:
+    """A value of Arrow as Python has it, and as a text in ISO 8601 if it is a date that Python has no year for."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return str(scalar.cast("string")).replace(" ", "T")
 
 
 def _table_rows(
     path: Path, form: str, invalid: texts.Invalid, columns: Columns
 ) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Rows of a csv file, or of a tsv file, whose cells are quoted if its beginning can be read so. The separator of a
-    csv file is the one that its header has most of."""
+    csv file stands in a line such as ``sep=;``, or it is the one that gives most rows the width of the header."""
     csv.field_size_limit(texts.LONGEST_LINE)
     lines = texts.read_lines(path, invalid, text_only=True)
     head = next(texts.batches(lines, ROWS_AT_ONCE, _HEAD), [])
     if not head:
         return
-    separator = "\t" if form == ".tsv" else max(_SEPARATORS, key=head[0].count)
-    names = [] if form == ".csv" or is_header(head[0].split("\t"), columns) else ["_id", "text"]
-    quoted = form == ".csv" or (not names and _is_quoted(head))
+    stated = re.fullmatch(r'"?sep=(.)"?\1*', head[0])
+    separators = stated[1] if stated else _SEPARATORS if form == ".csv" else "\t"
+    head, number = (head[1:], 2) if stated else (head, 1)
+    separator = max(
+        separators, key=lambda each: (_agreement(_quoted_rows(head, each)[0]), "".join(head[:1]).count(each))
+    )
+    rows, sound = _quoted_rows(head, separator)
+    quoted = form == ".csv" or (sound and len({*map(len, rows)}) <= 1)
+    first = rows[0] if quoted and rows else "".join(head[:1]).split(separator)
+    names = [] if form == ".csv" or is_header(first, columns) else ["_id", "text"]
     if names and head[0].count("\t") > 1:
         raise DataError(
             f"{path}: its first line has {head[0].count(separator) + 1} cells, none of them the name of an id or a "
             "text. Name these columns, or begin the file with a line of names, such as _id, title and text."
         )
+    quoted = quoted and not names
     reader = csv.reader(
         (f"{line}\n" for line in chain(head, lines)),
         delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True,
     )  # fmt: skip
-    number = 1
+    before = number
     try:
         for cells in reader:
-            if not names:
-                names = [name.strip() or f"column {place}" for place, name in enumerate(cells, 1)]
+            if not any(map(str.strip, cells)):
+                pass
+            elif not names:
+                names = [" ".join(name.split()) or f"column {place}" for place, name in enumerate(cells, 1)]
                 if len({*names}) < len(names):
                     raise DataError(f"{path}: two columns of its header have the same name. Rename one of them.")
-            elif cells and any(cell.strip() for cell in cells):
+            else:
                 if not quoted and len(cells) > len(names):  # tabs are part of the last cell
                     cells[len(names) - 1 :] = ["\t".join(cells[len(names) - 1 :])]
                 if len(cells) == len(names):
@@ -173,7 +186,7 @@ def _table_rows(
                     yield number, "has one column instead of id, tab, text"
                 else:
                     yield number, f"has {len(cells)} cells, but the header {len(names)}: a cell may lack its quotes"
-            number = reader.line_num + 1
+            number = reader.line_num + before
     except csv.Error as error:
         raise DataError(
             f"{path}: line {number} cannot be read as a table ({error}). A cell that holds quotes, the separator or a "
@@ -190,13 +203,18 @@ def is_header(cells: Sequence[str], columns: Columns = RECOGNISED) -> bool:
     return bool(asked & {*cells}) or known.id is not None or named == 2 or (named == 1 and len(cells) > 2)
 
 
-def _is_quoted(head: Sequence[str]) -> bool:
-    """Report whether the first lines of a tsv file are rows of one width if their cells may be quoted."""
-    reader = csv.reader((f"{line}\n" for line in head), delimiter="\t", strict=True)
-    widths = set()
+def _quoted_rows(head: Sequence[str], separator: str) -> tuple[list[list[str]], bool]:
+    """The rows in the first lines of a table, up to a cell with misplaced quotes; report whether there is none."""
+    reader = csv.reader((f"{line}\n" for line in head), delimiter=separator, strict=True)
+    rows: list[list[str]] = []
     try:
-        for cells in reader:
-            widths.add(len(cells))
+        rows += (cells for cells in reader if any(map(str.strip, cells)))
     except csv.Error:
-        return reader.line_num >= len(head)  # the last cell may go on behind the head
-    return len(widths - {0}) <= 1
+        return rows, reader.line_num >= len(head)  # the last cell may go on behind the head
+    return rows, True
+
+
+def _agreement(rows: Sequence[Sequence[str]]) -> int:
+    """The number of rows that are as wide as the first, the header; 0 if that has one cell."""
+    width = len(rows[0]) if rows else 1
+    return 0 if width == 1 else sum(len(cells) == width for cells in rows)

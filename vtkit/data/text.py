@@ -1,11 +1,13 @@
 """A user's text files: opened plain or compressed, read strictly as UTF-8 in lines of bounded length, digested by
 content."""
 
+import glob
 import hashlib
 import io
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 
@@ -21,10 +23,10 @@ Invalid = Literal["strict", "replace"]
 
 STREAMS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # names that shells give to what a command writes
 
-LONGEST_LINE = 64 * 2**20  # largest line in bytes, if it cannot be cut (jsonl, tsv)
+LONGEST_LINE = 64 * 2**20  # characters of a line that cannot be cut (jsonl, tsv), at most
 
 LONGEST_TEXT = 2**20
-"""Bytes of a line of a text corpus that are read at a time; longer lines are cut at white space or punctuation."""
+"""Characters of a line of a text corpus that are read at a time; longer lines are cut at white space or punctuation."""
 
 _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _LAST_PUNCTUATION = regex.compile(r"(?r)[\p{P}\p{S}\p{Z}]")
@@ -38,30 +40,32 @@ CHARACTERS_AT_ONCE = 4_000_000
 
 
 def read_lines(path: str | Path, invalid: Invalid = "strict", *, text_only: bool = False) -> Iterator[str]:
-    r"""The lines of a text file, without their ends (``\n`` or ``\r\n``) and without a byte order mark. With
+    r"""The lines of a text file, without their ends (``\n``, ``\r\n`` or ``\r``) and without a byte order mark. With
     ``text_only``, NUL bytes are refused.
 
-    Only ``\n`` ends a line: lines may contain characters such as U+2028.
+    Nothing else ends a line: lines may contain characters such as U+2028.
 
     Raises:
-        DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` bytes, or is not UTF-8
-            (with the number of bad positions, and line and byte of the first).
+        DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` characters, or is not
+            UTF-8 (with the number of bad positions, and line and byte of the first).
     """
-    return decoded(Path(path), _byte_lines(Path(path)), invalid, text_only=text_only)
+    return decoded(Path(path), _pieces(Path(path)), invalid, text_only=text_only)
 
 
 def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
-    """:func:`read_lines`, longer lines than :data:`LONGEST_TEXT` bytes in pieces, cut at white space or punctuation."""
-    path = Path(path)
-    return decoded(path, _byte_lines(path, LONGEST_TEXT, cut=True), invalid, text_only=True)
+    """:func:`read_lines`, lines of more than :data:`LONGEST_TEXT` characters in pieces, cut at white space or
+    punctuation."""
+    return decoded(Path(path), _pieces(Path(path), LONGEST_TEXT, cut=True), invalid, text_only=True)
 
 
 def read_jsonl(
     path: str | Path, invalid: Invalid = "strict", kinds: tuple[type, ...] = (dict,)
 ) -> Iterator[tuple[int, Any]]:
-    """Line number (from 1) and object of each line that is not blank; for a line that is not JSON, or of none of the
-    ``kinds``, a description of the problem, so that a caller can report all such lines together."""
-    for number, line in enumerate(read_lines(path, invalid), 1):
+    """Line number (from 1) and object of each line that is not blank, or number and object of each entry of a file that
+    is one array; for a line that is not JSON, or of none of the ``kinds``, a description of the problem, so that a
+    caller can report all such lines together."""
+    path = Path(path)
+    for number, line in enumerate(_entries(path) if _is_array(path) else read_lines(path, invalid), 1):
         if not line.strip():
             continue
         try:
@@ -79,6 +83,31 @@ def read_jsonl(
             yield number, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
         else:
             yield number, entry
+
+
+def _is_array(path: Path) -> bool:
+    """Report whether a file of JSON begins as an array of objects; a stream is not looked at, as it is read once."""
+    with suppress(OSError):  # a damaged file is named by its reader
+        if path.is_file():
+            with open_bytes(path) as file:
+                return re.match(rb"(\xef\xbb\xbf)?\s*\[\s*\{", file.read(2**16)) is not None
+    return False
+
+
+def _entries(path: Path) -> Iterator[str]:
+    """The JSON text of each entry of an array, which may be larger than the memory."""
+    import duckdb
+
+    with path.open("rb") as file:
+        compression = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}.get(file.read(2), "none")
+    asked = "SELECT json FROM read_json_objects(?, format = 'array', maximum_object_size = ?, compression = ?)"
+    try:
+        with duckdb.connect(":memory:") as database:
+            rows = database.execute(asked, [glob.escape(str(path)), LONGEST_LINE, compression])
+            while batch := rows.fetchmany(TEXTS_AT_ONCE):
+                yield from (entry for (entry,) in batch)
+    except duckdb.Error as error:
+        raise DataError(f"{path}: cannot be read as an array of JSON ({str(error).splitlines()[0]}).") from error
 
 
 def _twice(line: str, name: str) -> bool:
@@ -142,66 +171,60 @@ def digest(path: str | Path) -> str:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
-def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[tuple[int, int, bytes]]:
-    """Number of each line, the bytes of it that came before, and its bytes with its end; lines longer than ``longest``
-    bytes are cut into pieces, or refused."""
-    number, column, carry = 1, 0, b""
-    with open_bytes(path) as file:
+def _pieces(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[tuple[int, int, str]]:
+    """Number of each line, the bytes of it that came before, and its text with its end, bytes that are not UTF-8 as
+    lone surrogates; lines of more than ``longest`` characters are cut into pieces, or refused."""
+    number, column, carry = 1, 0, ""
+    with io.TextIOWrapper(open_bytes(path), "utf-8", "surrogateescape", newline="") as file:
         while True:
             try:
-                raw = carry + file.readline(longest - len(carry) + 1)
+                piece = carry + file.readline(longest - len(carry) + 1)
             except OSError as error:
                 raise DataError(
                     f"{path}: cannot be read after line {number - 1} ({error}). The file is damaged or incomplete: "
                     "download it again."
                 ) from error
-            if not raw:
+            if not piece:
                 return
-            carry = b""
-            if len(raw) > longest and not raw.endswith(b"\n"):
+            carry, ends = "", piece.endswith(("\n", "\r"))
+            if len(piece) > longest and not ends:
                 if not cut:
                     raise DataError(
                         f"{path}: line {number} is longer than {longest >> 20} MiB. The file must have one record per "
                         "line: split it into lines first."
                     )
-                border = _border(raw)
-                if not border:
+                border = max(piece.rfind(space, 1) for space in " \t\f")
+                if border < 1 and (match := _LAST_PUNCTUATION.search(piece, 1)):
+                    border = match.end()
+                if border < 1:
                     raise DataError(
                         f"{path}: line {number} has more than {longest >> 20} MiB without white space or punctuation: "
                         "this is not text."
                     )
-                raw, carry = raw[:border], raw[border:]
-            yield number, column, raw
-            column = 0 if raw.endswith(b"\n") else column + len(raw)
-            number += raw.endswith(b"\n")
-
-
-def _border(raw: bytes) -> int:
-    """The position at which to cut a piece of a line: before its last white space, else after its last punctuation; 0
-    without either."""
-    if (border := max(raw.rfind(space, 1) for space in (b" ", b"\t", b"\r", b"\f"))) > 0:
-        return border
-    text = raw.decode("utf-8", "surrogateescape")
-    match = _LAST_PUNCTUATION.search(text, 1)
-    return 0 if match is None else len(text[: match.end()].encode("utf-8", "surrogateescape"))
+                piece, carry = piece[:border], piece[border:]
+            yield number, column, piece
+            column = 0 if ends else column + len(piece.encode("utf-8", "surrogateescape"))
+            number += ends
 
 
 def decoded(
-    path: Path, lines: Iterable[tuple[int, int, bytes]], invalid: Invalid, *, text_only: bool = False
+    path: Path, pieces: Iterable[tuple[int, int, str]], invalid: Invalid, *, text_only: bool = False
 ) -> Iterator[str]:
-    """The text of ``lines``, each with its number and the bytes of it that came before; after the first bad byte, a
-    strict reader continues only to count the others. With ``text_only``, NUL bytes are refused too."""
+    """The ``pieces`` of lines (bytes that are not UTF-8 as lone surrogates) without line ends, each with its number and
+    the bytes of its line that came before; after the first bad byte, a strict reader continues only to count the
+    others. With ``text_only``, NUL bytes are refused too."""
     bad, binary, offset, first, problems = 0, 0, 0, "", Problems()
     with problems.reading(path):
-        for number, column, raw in lines:
-            if text_only and b"\0" in raw:
+        for number, column, text in pieces:
+            if text_only and "\0" in text:
                 binary = binary or number
             try:
-                text = raw.decode()
-            except UnicodeDecodeError as error:
+                raw = text.encode()
+            except UnicodeEncodeError as error:
+                raw, start = text.encode("utf-8", "surrogateescape"), len(text[: error.start].encode())
                 if not bad:
-                    first = f"line {number} is not UTF-8: byte 0x{raw[error.start]:02x} at position "
-                    first += f"{column + error.start + 1} of the line (byte {offset + error.start + 1} of the text)"
+                    first = f"line {number} is not UTF-8: byte 0x{raw[start]:02x} at position "
+                    first += f"{column + start + 1} of the line (byte {offset + start + 1} of the text)"
                 text = raw.decode("utf-8", "replace")
                 bad += text.count("\ufffd") - raw.count("\ufffd".encode())
             if not binary and (not bad or invalid == "replace"):

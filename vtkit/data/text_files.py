@@ -53,7 +53,7 @@ def list_files(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
                 others["hidden file"] += 1
             elif form_of(path) in READERS:
                 documents.append(path)
-            elif ending_of(path):
+            elif ending_of(path) and form_of(path) != ".json":  # of which a folder may have any
                 tables.append(path)
             else:
                 others[path.suffix.lower() or "file without an ending"] += 1
@@ -88,6 +88,8 @@ def read_file(path: Path) -> tuple[str, str]:
     reader = READERS[form_of(path)]
     if not path.is_file():
         raise DataError(f"{path}: is no file, or a link to none.")
+    if reader in (_pdf, _word) and path.suffix.lower() in (".gz", ".zst"):
+        raise DataError(f"{path}: is compressed, as only text may be. Decompress it first.")
     try:
         title, text = (part.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for part in reader(path))
     except (DataError, MissingExtra):
@@ -122,7 +124,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _plain(path: Path) -> tuple[str, str]:
-    lines = ((number, 0, line) for number, line in enumerate(io.BytesIO(_bytes(path)), 1))
+    read = io.TextIOWrapper(io.BytesIO(_bytes(path)), "utf-8", "surrogateescape", newline="")
+    lines = ((number, 0, line) for number, line in enumerate(read, 1))
     return "", "\n".join(texts.decoded(path, lines, "strict", text_only=True))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vtkit.data.text import batches
 from vtkit.encoder.documents import pruned
 from vtkit.search.exact import ExactIndex
-from vtkit.search.fields import typed_fields
+from vtkit.search.fields import moment, typed_fields
 from vtkit.search.index_info import Ids, Kind, Scores
 from vtkit.search.lucene import quantised
 from vtkit.search.passages import Passages
@@ -136,6 +136,8 @@ class Collection:
         document: dict[str, Any] = {"id": read.id, "title": read.title, "text": read.text}
         if self.columns:
             values = typed_fields(read.fields, self.kinds)
+            for name in [name for name in values if self.kinds.get(name) == "datetime"]:  # texts that order like times
+                values[name] = f"{moment(values[name]).isoformat(timespec='microseconds')}Z"
             document["fields"] = {self.names[name]: value for name, value in values.items() if name in self.kinds}
         if passages is not None:
             document["text"] = passages.text(number, read)

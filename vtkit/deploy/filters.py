@@ -6,9 +6,11 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from datetime import UTC
 from typing import Any
 
 from vtkit.deploy.result import Target
+from vtkit.search.fields import moment
 from vtkit.search.index_info import Kind
 
 NO_NAME = re.compile(r"^(?=\d)|\W", re.ASCII)  # what a name in a program cannot have, a digit in front included
@@ -46,20 +48,20 @@ def example_of(target: Target, columns: Mapping[str, Kind], document: Mapping[st
     shown, quoted = json.dumps(value, ensure_ascii=False), "'" + str(value).replace("'", "''") + "'"
     condition: Any = None
     match target, form:
-        case "elasticsearch" | "opensearch", "ordered":
-            condition = {"range": {f"fields.{name}": {"gte": value}}}
         case "elasticsearch" | "opensearch", _:
-            condition = {"term": {f"fields.{name}": value}}
-        case "qdrant", "ordered":
-            condition = {"must": [{"key": qdrant_path(name), "range": {"gte": value}}]}
+            test, wanted = ("range", {"gte": value}) if form == "ordered" else ("term", value)
+            condition = {test: {f"fields.{name}": wanted}}
         case "qdrant", _:
-            condition = {"must": [{"key": qdrant_path(name), "match": {"value": value}}]}
+            test, wanted = ("range", {"gte": value}) if form == "ordered" else ("match", {"value": value})
+            condition = {"must": [{"key": qdrant_path(name), test: wanted}]}
         case "postgres", "ordered":
             condition = f'"{name}" >= {quoted}'
         case "postgres", "words":
             condition = f'{quoted} = ANY("{name}")'
         case "postgres", _:
             condition = f'"{name}" = {quoted}'
+        case "vespa", "ordered" if kind in ("date", "datetime"):  # which are seconds since 1970 there
+            condition = f"{name} >= {int(moment(value).replace(tzinfo=UTC).timestamp())}"
         case "vespa" | "milvus", "ordered":
             condition = f"{name} >= {shown}"
         case "milvus", "words":
@@ -70,10 +72,8 @@ def example_of(target: Target, columns: Mapping[str, Kind], document: Mapping[st
             condition = f"{name} = {shown}"
         case "vespa", _:
             condition = f"{name} contains {shown}"
-    if condition is None:
-        return None
     written = condition if isinstance(condition, str) else json.dumps(condition, ensure_ascii=False)
-    return f"FILTER={shlex.quote(written)}"
+    return None if condition is None else f"FILTER={shlex.quote(written)}"
 
 
 def qdrant_path(name: str) -> str:

@@ -22,7 +22,7 @@ TYPES: dict[Kind, str] = {
     "integer": "bigint",
     "number": "double precision",
     "date": "date",
-    "datetime": "timestamp",
+    "datetime": "timestamptz",  # a timestamp ignores the zone in a condition
     "boolean": "boolean",
     "words": "text[]",
 }

@@ -9,14 +9,14 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,14 @@ SECONDS = 10.0  # for which a condition may be computed
 _MARK = f'"{METADATA}"'.encode()  # in the lines of documents with fields
 _ROWS = 10_000  # of an Arrow batch
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
-_DIGITS = 15  # more are not exact in a float
+_WHOLE, _DIGITS = 18, 15  # digits of a number that are exact in 64 bits, and in a float
+_EXACT = 2**53  # whole numbers above are not exact in a float
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
+_PADDED = re.compile(r"\s*([+-]?0\d[\d.]*|\+[\d.]+|-?\d+\.\d+0)\s*")  # with a needless sign or zero
+_TIME = "TIMESTAMP WITH TIME ZONE"  # DuckDB's only type that heeds the zone of a text
+
+_ARROW = {"text": "large_string", "integer": "int64", "number": "float64", "boolean": "bool"}
+"""Arrow's names of types."""
 
 _CLASSES = {"BETWEEN", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"}
 _OPERATORS = ("~~", "!~~", "~~*", "!~~*", "&&", "@>", "<@", "+", "-", "*", "/", "//", "%", "list_value")
@@ -68,7 +74,8 @@ def is_missing(value: Any) -> bool:
 
 def kind_of(value: Any) -> Kind | None:
     """The type of a JSON value; None if it is missing. Numbers, dates (ISO 8601) and truth values count as such also
-    where they are written as texts, as in CSV files."""
+    where they are written as texts, as in CSV files, but for numbers with a needless 0, as those of phones and
+    articles have it."""
     if is_missing(value):
         return None
     match value:
@@ -80,10 +87,11 @@ def kind_of(value: Any) -> Kind | None:
             return "number"
         case list():
             return "text" if any(isinstance(entry, dict | list) for entry in value) else "words"
-        case "true" | "false":
+        case str() if value.lower() in ("true", "false"):
             return "boolean"
-        case str() if (match := _NUMBER.fullmatch(value)) and sum(map(str.isdigit, value)) <= _DIGITS:
-            return "number" if match[2] else "integer"
+        case str() if match := _NUMBER.fullmatch(value):
+            kind: Kind = "number" if match[2] else "integer"
+            return kind if sum(map(str.isdigit, value)) <= (_DIGITS if match[2] else _WHOLE) else "text"
         case str() if match := _DATE.fullmatch(value):
             with suppress(ValueError, OverflowError):  # it may be no date of the calendar
                 moment(value)
@@ -91,11 +99,14 @@ def kind_of(value: Any) -> Kind | None:
     return "text"
 
 
-def common_kind(kinds: set[Kind]) -> Kind:
-    """The type of a column whose values have these types: ``text`` if they are mixed."""
+def common_kind(kinds: Set[Kind], *, exact: bool = True) -> Kind:
+    """The type of a column whose values have these types: ``text`` if they are mixed. Whole numbers and others are
+    mixed too unless a float holds them all in an ``exact`` way."""
     if len(kinds) == 1:
         return next(iter(kinds))
-    return "number" if kinds == {"integer", "number"} else "datetime" if kinds == {"date", "datetime"} else "text"
+    if kinds == {"integer", "number"} and exact:
+        return "number"
+    return "datetime" if kinds == {"date", "datetime"} else "text"
 
 
 def typed_fields(fields: Mapping[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:
@@ -105,7 +116,8 @@ def typed_fields(fields: Mapping[str, Any], kinds: Mapping[str, Kind]) -> dict[s
 
 
 def typed(value: Any, kind: Kind | None) -> Any:
-    """A JSON value in the type of its column, as JSON again, with dates in ISO 8601; None if it is missing."""
+    """A JSON value in the type of its column, as JSON again, with dates in ISO 8601; None if it is missing. Times with
+    a zone become UTC, marked by ``Z``."""
     if is_missing(value):
         return None
     match kind:
@@ -118,9 +130,9 @@ def typed(value: Any, kind: Kind | None) -> Any:
         case "number":
             return float(value)
         case "boolean":
-            return value in (True, "true")
+            return str(value).lower() == "true"
         case "datetime":
-            return f"{moment(value).isoformat()}Z"
+            return moment(value).isoformat() + ("Z" if datetime.fromisoformat(value).tzinfo else "")
     return value
 
 
@@ -134,26 +146,15 @@ def moment(value: str) -> datetime:
     return read.astimezone(UTC).replace(tzinfo=None) if read.tzinfo else read
 
 
-def _in_arrow(value: Any, kind: Kind) -> Any:
-    """A JSON value as Arrow's columns take it."""
-    if kind in ("date", "datetime") and not is_missing(value):
-        return date.fromisoformat(value) if kind == "date" else moment(value)
-    return typed(value, kind)
-
-
-def arrow_type(kind: Kind) -> pyarrow.DataType:
-    """Arrow's type of a column."""
+def _schema(kinds: Mapping[str, Kind]) -> pyarrow.Schema:
+    """Arrow's types of columns; dates are midnights in UTC, so that they compare with times."""
     import pyarrow
 
-    return {
-        "text": pyarrow.large_string(),
-        "integer": pyarrow.int64(),
-        "number": pyarrow.float64(),
-        "date": pyarrow.date32(),
-        "datetime": pyarrow.timestamp("us"),
-        "boolean": pyarrow.bool_(),
-        "words": pyarrow.large_list(pyarrow.large_string()),
-    }[kind]
+    words, time = pyarrow.large_list(pyarrow.large_string()), pyarrow.timestamp("us", "UTC")
+    own = {"words": words, "date": time, "datetime": time}
+    return pyarrow.schema(
+        [(name, own.get(kind) or pyarrow.type_for_alias(_ARROW[kind])) for name, kind in kinds.items()]
+    )
 
 
 def write_fields(folder: Path) -> FieldsRecord | None:
@@ -165,13 +166,12 @@ def write_fields(folder: Path) -> FieldsRecord | None:
         return None
     import pyarrow
 
-    schema = pyarrow.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
-    rows = ({_column(name, kinds): value for name, value in row.items()} for row in _fields(folder / DOCUMENTS))
+    schema, times = _schema(kinds), [name for name, kind in kinds.items() if kind in ("date", "datetime")]
+    typed_rows = (typed_fields(row, kinds) for row in _fields(folder / DOCUMENTS))
+    rows = (row | {name: moment(row[name]) for name in times if name in row} for row in typed_rows)
     with pyarrow.OSFile(str(folder / FIELDS), "wb") as out, pyarrow.ipc.new_file(out, schema) as writer:
         for batch in iter(lambda: list(islice(rows, _ROWS)), []):
-            columns = ([_in_arrow(row.get(name), kind) for row in batch] for name, kind in kinds.items())
-            arrays = [pyarrow.array(*column) for column in zip(columns, schema.types, strict=True)]
-            writer.write_batch(pyarrow.record_batch(arrays, schema))
+            writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema))
     console.say(f"fields: {said(kinds)}")
     return FieldsRecord(kinds)
 
@@ -183,47 +183,72 @@ def said(kinds: Mapping[str, Kind]) -> str:
 
 def unknown_field(name: str, kinds: Mapping[str, Kind]) -> str:
     """A message about a field that there is not, with those that may be meant."""
-    close = get_close_matches(name.lower(), [known.lower() for known in kinds], n=3)
-    meant = f" Did you mean {' or '.join(_column(each, kinds) for each in close)}?" if close else ""
+    close = get_close_matches(name.lower(), {known.lower() for known in kinds}, n=3)
+    meant = f" Did you mean {' or '.join(known for known in kinds if known.lower() in close)}?" if close else ""
     return f"there is no field {name!r}.{meant}"
 
 
 def _column(name: str, kinds: Mapping[str, Kind]) -> str:
-    """The column of a field: conditions do not tell letters by their case."""
-    return name if name in kinds else next((known for known in kinds if known.lower() == name.lower()), name)
+    """The column of a field: the one that is called so, else the only one that is but for the case of letters."""
+    alike = [] if name in kinds else [known for known in kinds if known.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else name
 
 
 def _kinds(documents: Path) -> dict[str, Kind]:
-    """The type of each field, the most frequent :data:`MOST_FIELDS` in the order in which they first occur."""
-    seen: dict[str, set[Kind]] = {}
-    counts: dict[str, int] = {}
-    names: dict[str, str] = {}
-    with documents.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
-        if text.find(_MARK) < 0:
-            return {}
+    """The type of each field, the most frequent :data:`MOST_FIELDS` in the order in which they first occur. Names that
+    differ by case alone are one field, unless a document has both."""
+    seen: dict[str, dict[Kind, Any]] = {}  # name -> type -> a value
+    counts: Counter[str] = Counter()
+    apart, large = set[str](), set[str]()  # names in lower case
     for row in _fields(documents):
+        names = Counter(map(str.lower, row))
+        counts.update(names)
+        apart.update(name for name, count in names.items() if count > 1)
         for name, value in row.items():
-            if (kind := kind_of(value)) is not None:
-                column = names.setdefault(name.lower(), name)
-                seen.setdefault(column, set()).add(kind)
-                counts[column] = counts.get(column, 0) + 1
-    kept = set(sorted(counts, key=lambda name: -counts[name])[:MOST_FIELDS])
-    if len(kept) < len(counts):
+            kind = kind_of(value) or "text"
+            seen.setdefault(name, {}).setdefault(kind, value)
+            if kind == "integer" and abs(int(value)) >= _EXACT:
+                large.add(name.lower())
+    columns: dict[str, dict[Kind, Any]] = {}
+    for name, values in seen.items():
+        column = name if name.lower() in apart else _column(name, columns)
+        columns[column] = values | columns.get(column, {})
+    if len(columns) > MOST_FIELDS:
         console.warn(
-            f"the documents have {len(counts):,} fields. The {MOST_FIELDS} most frequent can be filtered by; the "
+            f"the documents have {len(columns):,} fields. The {MOST_FIELDS} most frequent can be filtered by; the "
             "others are only shown."
         )
-    return {name: common_kind(kinds) for name, kinds in seen.items() if name in kept}
+    kept = {*sorted(columns, key=lambda name: -counts[name.lower()])[:MOST_FIELDS]}
+    kinds: dict[str, Kind] = {}
+    for name in filter(kept.__contains__, columns):
+        kinds[name] = common_kind(columns[name].keys(), exact=name.lower() not in large)
+        if kinds[name] == "text" and len(columns[name]) > 1:
+            mixed = ", ".join(
+                f"{console.one_line(_as_text(value), 40)} ({kind})" for kind, value in columns[name].items()
+            )
+            console.warn(
+                f"the field {console.one_line(name, 40)} is text, since its values have several types: {mixed}"
+            )
+    return kinds
 
 
 def _fields(documents: Path) -> Iterator[dict[str, Any]]:
-    """The fields of each document of a file."""
+    """The fields of each document of a file, without missing ones."""
     with documents.open("rb") as file:
         for number, line in enumerate(file):
             try:
-                yield dict(json.loads(line)[METADATA]) if _MARK in line else {}
+                fields = dict(json.loads(line)[METADATA]) if _MARK in line else {}
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(f"{documents} is damaged after {number:,} documents. Encode again.") from error
+            yield {name: value for name, value in fields.items() if not is_missing(value)}
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a syntax tree, each before those that it holds."""
+    if isinstance(tree, dict):
+        yield tree
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +271,7 @@ class Fields:
             raise DataError(f"{path} is missing or damaged ({type(error).__name__}). {REBUILD}") from error
         if table.schema.names != list(record.kinds) or table.num_rows < documents:
             raise DataError(f"{path} belongs to other documents. {REBUILD}")
-        return cls(record.kinds, table)
+        return cls(record.kinds, table.cast(_schema(record.kinds)))
 
     def passing(self, where: str) -> NDArray[np.bool_]:
         """The documents that meet the condition ``where``, (documents,) bool; a missing value meets no comparison.
@@ -263,8 +288,7 @@ class Fields:
             watch = threading.Timer(SECONDS, self._database.interrupt)
             watch.start()
             try:
-                self._check(where)
-                condition = self._database.table("fields").project(duckdb.SQLExpression(where))
+                condition = self._database.table("fields").project(duckdb.SQLExpression(self._resolved(where)))
                 if str(condition.types[0]) != "BOOLEAN":
                     raise self._refused(where, f"it is a {str(condition.types[0]).lower()}, not true or false")
                 (values,) = condition.fetchnumpy().values()
@@ -277,40 +301,58 @@ class Fields:
             finally:
                 watch.cancel()
 
-    def _check(self, where: str) -> None:
-        """Refuse everything but comparisons of fields and values, by DuckDB's own syntax tree."""
+    def _resolved(self, where: str) -> str:
+        """The condition with the columns of its fields and its times in UTC, by DuckDB's own syntax tree; everything
+        but comparisons of fields and values is refused."""
         (text,) = self._database.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT {where}"]).fetchall()[0]
         tree = json.loads(text)
         if tree["error"]:
             raise self._refused(where, tree["error_message"])
-        nodes = [tree]
-        while nodes:
-            node = nodes.pop()
-            if isinstance(node, dict):
-                self._check_node(where, node)
-                nodes += node.values()
-            elif isinstance(node, list):
-                nodes += node
+        for node in list(_nodes(tree)):
+            self._resolve(where, node)
+        (sql,) = self._database.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()[0]
+        return str(sql).removeprefix("SELECT ")
 
-    def _check_node(self, where: str, node: Mapping[str, Any]) -> None:
-        match node.get("class"):
-            case "COLUMN_REF" if _column(name := ".".join(node["column_names"]), self.kinds) not in self.kinds:
-                why = f"{unknown_field(name, self.kinds)} A text stands in 'single quotes'"
-            case "FUNCTION" if node["function_name"] not in (*FUNCTIONS, *_OPERATORS):
-                why = f"there is no function {node['function_name']}. There are {', '.join(FUNCTIONS)}"
-            case "TYPE" if node["children"] or node["type_name"].lower() not in _TYPES:
-                why = f"there is no type {node['type_name']}. There are {', '.join(sorted(_TYPES))}"
-            case other if other not in {None, *_CLASSES}:
-                why = f"it holds a {str(other).lower()}, not comparisons of fields with values alone"
-            case _:
-                return
-        raise self._refused(where, why)
+    def _resolve(self, where: str, node: dict[str, Any]) -> None:
+        """Check a node of the tree, before those that it holds, and let it name DuckDB's column and type."""
+        why = ""
+        match node:
+            case {"alias": str(alias)} if alias:
+                why = f"{alias} stands behind its end"
+            case {"class": "COLUMN_REF", "column_names": names}:
+                if (column := _column(".".join(names), self.kinds)) not in self.kinds:
+                    why = f"{unknown_field(column, self.kinds)} A text stands in 'single quotes'"
+                node["column_names"] = [self._names.get(column)]
+            case {"class": "FUNCTION", "function_name": name} if name not in (*FUNCTIONS, *_OPERATORS):
+                why = f"there is no function {name}. There are {', '.join(FUNCTIONS)}"
+            case {"class": "TYPE", "type_name": name}:
+                if node["children"] or name.lower() not in _TYPES:
+                    why = f"there is no type {name}. There are {', '.join(sorted(_TYPES))}"
+                elif name.lower() == "timestamp":
+                    node |= {"type_name": _TIME, "qualified_name": {"path": [_TIME]}}
+            case {"class": other} if other not in _CLASSES:
+                why = f"it holds a {other.lower()}, not comparisons of fields with values alone"
+            case {"type": str(kind)} if kind.startswith("COMPARE_"):
+                below = list(_nodes(node))
+                kinds = {self.kinds.get(_column(".".join(each.get("column_names", ())), self.kinds)) for each in below}
+                texts = [
+                    each["text"] for each in below if each.get("kind") == "STRING" and _PADDED.fullmatch(each["text"])
+                ]
+                if texts and kinds & {"integer", "number"}:
+                    why = f"no number is written as '{texts[0]}'. Compare with a number"
+        if why:
+            raise self._refused(where, why)
 
     def _refused(self, where: str, why: str) -> ConditionError:
         return ConditionError(
             f'the condition "{console.one_line(where, 100)}" cannot be used: {console.one_line(why, 400)}. '
             f"Fields: {said(self.kinds)}."
         )
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """DuckDB's name of each column, which it does not tell from others by the case of letters."""
+        return dict(zip(self.kinds, self._database.table("fields").columns, strict=True))
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
@@ -323,5 +365,6 @@ class Fields:
         }  # fmt: skip
         database = duckdb.connect(":memory:", config=settings)
         database.register("fields", self.table)
+        database.execute("SET TimeZone = 'UTC'")
         database.execute("SET lock_configuration = true")
         return database

@@ -56,6 +56,7 @@ def search(vector: Vector, top: int) -> Results:
         "ORDER BY score DESC, document_number LIMIT %(top)s"
     )
     with connected().cursor() as cursor:
+        cursor.execute("SET TIME ZONE 'UTC'")  # of times without a zone in the condition
         cursor.execute(statement.encode(), {"query": query, "top": top})
         return [(str(identity), float(score)) for identity, score in cursor.fetchall() if score > 0]
 
