@@ -10,7 +10,7 @@ import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -188,7 +188,7 @@ def unknown_field(name: str, kinds: Mapping[str, Kind]) -> str:
     return f"there is no field {name!r}.{meant}"
 
 
-def _column(name: str, kinds: Mapping[str, Kind]) -> str:
+def _column(name: str, kinds: Collection[str]) -> str:
     """The column of a field: the one that is called so, else the only one that is but for the case of letters."""
     alike = [] if name in kinds else [known for known in kinds if known.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else name
