@@ -68,10 +68,8 @@ def example_of(target: Target, columns: Mapping[str, Kind], document: Mapping[st
             condition = f"array_contains({name}, {shown})"
         case "milvus", _:
             condition = f"{name} == {shown}"
-        case "vespa", "boolean":
-            condition = f"{name} = {shown}"
         case "vespa", _:
-            condition = f"{name} contains {shown}"
+            condition = f"{name} {'=' if kind == 'boolean' else 'contains'} {shown}"
     written = condition if isinstance(condition, str) else json.dumps(condition, ensure_ascii=False)
     return None if condition is None else f"FILTER={shlex.quote(written)}"
 
