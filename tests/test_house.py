@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1837, 98),
-    "deploy": (2262, 232),
-    "data": (2876, 328),
+    "commands": (1803, 97),
+    "deploy": (2251, 230),
+    "data": (2875, 328),
     "encoder": (2700, 276),
     "evaluation": (1394, 134),
-    "pipeline": (3458, 265),
-    "recipe": (1104, 94),
-    "report": (1966, 180),
-    "search": (3195, 345),
+    "pipeline": (3456, 264),
+    "recipe": (1102, 94),
+    "report": (1932, 179),
+    "search": (3194, 345),
     "settings": (990, 113),
-    "system": (748, 111),
+    "system": (740, 110),
     "training": (2327, 243),
-    "transfer": (1727, 138),
-    "vocabulary": (2575, 228),
-    "vtkit": (510, 52),
+    "transfer": (1726, 138),
+    "vocabulary": (2555, 226),
+    "vtkit": (505, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

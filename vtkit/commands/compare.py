@@ -35,9 +35,8 @@ def compare(
     from vtkit.report.pages import write_sections
 
     refuse_folder(html)
-    comparison, reports = compare_runs(
-        runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split)
-    )
+    only = QueryFilter(min_words, max_words, split)
+    comparison, reports = compare_runs(runs, model=model, queries=queries, only=only)
     for note in comparison.notes:
         console.warn(note)
     if html is not None:

@@ -54,9 +54,8 @@ def evaluate(
         from vtkit.report.evaluated import evaluated_page
         from vtkit.report.pages import write_sections
 
-        write_sections(
-            [section for section in evaluated_page(comparison, (), "").sections if section.key != "failures"]
-        )
+        sections = evaluated_page(comparison, (), "").sections
+        write_sections([section for section in sections if section.key != "failures"])
         if out is not None:
             console.say(f"wrote {out}")
     if comparison.failures:

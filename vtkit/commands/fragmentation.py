@@ -156,8 +156,7 @@ def _print_groups(results: list[Fragmentation]) -> None:
     """Tokens a word, and share of words split, of each language."""
     from vtkit.vocabulary.fragmentation import Counts, summed
 
-    words = results[0].total.words
-    large = [name for name, counts in results[0].groups.items() if counts.words >= SMALL_GROUP * words]
+    large = [name for name, counts in results[0].groups.items() if counts.words >= SMALL_GROUP * results[0].total.words]
     groups = {name: [result.groups[name] for result in results] for name in large}
     if len(large) < len(results[0].groups):
         small = [[astuple(of) for name, of in result.groups.items() if name not in large] for result in results]

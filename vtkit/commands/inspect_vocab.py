@@ -64,8 +64,7 @@ def inspect_vocab(
     for file in (html, png):
         refuse_folder(file)
     loaded = list(map(load_tokenizer, tokenizers))
-    names = short_names(tokenizers)
-    named = console.tracked(zip(loaded, names, strict=True), "vocabularies", len(loaded))
+    named = console.tracked(zip(loaded, short_names(tokenizers), strict=True), "vocabularies", len(loaded))
     vocabularies = [inspect_vocabulary(tokenizer, name, codes, han) for tokenizer, name in named]
     texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus or [])
     report = Inspection(

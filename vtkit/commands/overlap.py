@@ -51,8 +51,7 @@ def overlap(
     for kind, stats in kinds:
         if stats["examples"]:
             pairs = (
-                f"{token_shown(new or '')} ← {token_shown(old)}" if old is not None else token_shown(new or "")
-                for new, old in stats["examples"]
+                " ← ".join(token_shown(token) for token in pair if token is not None) for pair in stats["examples"]
             )
             console.write(f"{kind}: {', '.join(pairs)}")
     console.write("")

@@ -42,8 +42,7 @@ def provenance(
 
     if not words and not source:
         raise VtkitError("vtkit provenance needs a token to look up: vtkit provenance RUN 집, or --source house.")
-    folders = [run, *(beside or [])]
-    transfers = {str(folder): _folder(folder) for folder in folders}
+    transfers = {str(folder): _folder(folder) for folder in [run, *(beside or [])]}
     tables = {name: read_provenance(folder / PROVENANCE) for name, folder in transfers.items()}
     found: dict[str, Any] = {word: {} for word in words or []}
     for name, table in tables.items() if words else ():
@@ -141,9 +140,8 @@ def _show_word(word: str, by_run: dict[str, list[dict[str, Any]]]) -> None:
             console.write("    the vocabulary reads this as nothing")
         for origin in origins:
             token, method = console.one_line(origin["token"], 24), origin["method"]
-            sources = "  ".join(
-                f"{console.one_line(source, 24)} {weight:.2f}" for source, weight in origin["sources"][:SHOWN_SOURCES]
-            )
+            heaviest = origin["sources"][:SHOWN_SOURCES]
+            sources = "  ".join(f"{console.one_line(source, 24)} {weight:.2f}" for source, weight in heaviest)
             console.write(f"    {token:<16} {method:<12} bias {origin['bias']:+.2f}   {sources or 'no source token'}")
             share = sum(weight for _, weight in origin["sources"])
             if 0 < share < WHOLE:

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -146,9 +147,7 @@ def write_new_recipe(
     out = out or Path(f"{name}.toml")
     refuse_existing(out)
 
-    def written(value: str, what: str) -> str:
-        return as_written_in(out.absolute().parent, value, what)
-
+    written = partial(as_written_in, out.absolute().parent)
     text = new_recipe(
         name=name,
         language=language,

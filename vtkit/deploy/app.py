@@ -464,8 +464,7 @@ class Service:
                 console.warn(f"a request failed: {failure}")
                 status, kind, said = 424, "Backend", str(failure)
             case _:
-                trace = "".join(traceback.format_exception(error))
-                console.fail(f"this is a bug in vtkit, please report it:\n{trace}")
+                console.fail(f"this is a bug in vtkit, please report it:\n{''.join(traceback.format_exception(error))}")
                 status, kind, said = 500, "Backend", f"a bug in vtkit: {type(error).__name__}"
         return _json({"error": said, "error_type": kind}, status, headers)
 

@@ -36,7 +36,6 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
     if source.searcher is not None:
         kinds = source.searcher.kinds
         taken = {*getattr(engine, "OWN_NAMES", ()), PASSAGE_OF}
-        names = engine_names(kinds, getattr(engine, "REFUSED_IN_NAMES", NO_NAME), taken)
         collection = Collection.of(
             source.searcher.index.postings,
             source.searcher.documents,
@@ -45,7 +44,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             nine_bits=getattr(engine, "NINE_BITS", False),
             refused=getattr(engine, "REFUSED", None),
             kinds=kinds,
-            names=names,
+            names=engine_names(kinds, getattr(engine, "REFUSED_IN_NAMES", NO_NAME), taken),
         )
     with new_folder(out) as folder:
         console.say("writing the model as ONNX")

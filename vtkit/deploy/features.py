@@ -36,8 +36,7 @@ REFUSED_IN_NAMES = re.compile(r"[.\s*]")  # a dot would begin an object
 
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
     """An engine's names of the tokens of ``encoder``; None if two would have the same name."""
-    tokens = dimension_names(encoder)
-    names = [called(token) if token else f"t{number}" for number, token in enumerate(tokens)]
+    names = [called(token) if token else f"t{number}" for number, token in enumerate(dimension_names(encoder))]
     return names if len(set(names)) == len(names) else None
 
 

@@ -190,8 +190,7 @@ def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_l
     """Compare ``model.onnx`` in ``folder`` with vtkit's own vectors of ``texts``, and write ``model_quantized.onnx``
     beside it: as small as its mean cosine allows, and not at all if that stays below :data:`LEAST_COSINE`."""
     expected = encode(encoder, texts, max_length, description="checking")
-    exact = run_onnx(folder / MODEL, encoder, texts, max_length)
-    difference = _difference(encoder, "ONNX", expected, exact)
+    difference = _difference(encoder, "ONNX", expected, run_onnx(folder / MODEL, encoder, texts, max_length))
     for whole in (True, False):
         quantise(encoder, folder, whole=whole)
         cosine = mean_cosine(expected, run_onnx(folder / QUANTISED, encoder, texts, max_length))

@@ -35,10 +35,9 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``mapping.json``, ``bulk/``, the files of SEISMIC, and the models with what registers them."""
     table = query_table(source.encoder)
     names = token_names(source.encoder)
-    side = query_side(source.encoder)
     why = model_stays_outside(
         source, names,
-        (side is not None and table is None, "its queries have their own network"),
+        (query_side(source.encoder) is not None and table is None, "its queries have their own network"),
         (table is not None and folds(source.encoder), "its table's vectors are folded"),
     )  # fmt: skip
     queries = source.query_vectors()

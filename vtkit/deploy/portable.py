@@ -159,9 +159,8 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
     with (folder / REPLAY).open("w", encoding="utf-8") as file:
         for row, query in enumerate(source.queries):
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])
-            vector = dict(
-                zip(map(str, vectors.indices[part].tolist()), shortest(vectors.data[part]).tolist(), strict=True)
-            )
+            dimensions = map(str, vectors.indices[part].tolist())
+            vector = dict(zip(dimensions, shortest(vectors.data[part]).tolist(), strict=True))
             named = [
                 {"id": collection.id_of(int(number)), "score": round(float(score), 6)}
                 for number, score in zip(ids[row], scores[row], strict=True)

@@ -121,8 +121,7 @@ class Served:
         if kind.side == "query" and self.index is not None:
             vectors = self.index.encode(texts)
         else:
-            length = self.longest(kind.side)
-            vectors = encode_side(self.encoder, texts, kind.side, length, precision=self.precision)
+            vectors = encode_side(self.encoder, texts, kind.side, self.longest(kind.side), precision=self.precision)
         if kind.side == "document":  # as the index has them
             vectors, _ = pruned(vectors, self.candidates, self.mass, Dimensions.of(self.encoder).power)
         return [row if isinstance(row, Exception) else vectors[row] for row in rows]

@@ -44,10 +44,9 @@ REFUSED = re.compile(
 def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     """Write ``application/`` and ``feed/part-00000.jsonl`` and so on."""
     names = token_names(source.encoder)
-    side = query_side(source.encoder)
     why = model_stays_outside(
         source, names,
-        (side is not None, "the network does not encode its queries"),
+        (query_side(source.encoder) is not None, "the network does not encode its queries"),
         (not source.pools_elsewhere, "Vespa pools the logits itself, which gives different weights here"),
     )  # fmt: skip
     application = folder / "application"

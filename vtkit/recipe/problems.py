@@ -98,8 +98,7 @@ def unknown_setting(path: Sequence[str], tables: Sequence[type[BaseModel]], ever
         close = [".".join(setting) for setting in all_settings() if setting[-1] in names]
     thing = "unknown section" if everywhere and len(path) == 1 else "unknown setting"
     if close:
-        meant = " or ".join(f"'{setting}'" for setting in close)
-        return f"{thing}. Did you mean {meant}?"
+        return f"{thing}. Did you mean {' or '.join(map(repr, close))}?"
     return f"{thing}. There {'is' if len(known) == 1 else 'are'} {', '.join(known)}."
 
 

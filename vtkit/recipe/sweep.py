@@ -83,8 +83,7 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
         chosen |= ({"columns": column} if column else {}) | ({"rows": row} if row else {})
         chosen |= dict(zip(settings, numbers, strict=True))
         parts = [named[axis][name] for axis, name in (("columns", column), ("rows", row)) if name]
-        for head, setting, number in zip(heads, settings, numbers, strict=True):
-            parts.append(f"{head}-{slugs[setting][number]}")
+        parts += [f"{head}-{slugs[setting][n]}" for head, setting, n in zip(heads, settings, numbers, strict=True)]
         parts += [f"seed-{seeds[seed]}"] if section.seeds else []
         labels = (*([row] if row else []), *(shown[setting][n] for setting, n in zip(settings, numbers, strict=True)))
         name = "-".join([base.recipe.recipe.name, *parts])

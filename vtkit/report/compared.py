@@ -1,6 +1,6 @@
 """Runs beside each other as values, and their page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ def compared_sections(comparison: ComparedRuns) -> list[Section]:
         *(Section(f"set-{number}", of.set, _set(of, runs[0])) for number, of in enumerate(sets)),
         Section("settings", "What differs in the recipes", [settings]),
         Section("figures", "Vocabulary, rows, training and cost", [_lines("Figures", runs, comparison.figures)]),
-        *(Section(f"queries-{n}", f"Queries won and lost: {of.set}", _queries(of)) for n, of in enumerate(sets)),
+        *(Section(f"queries-{n}", f"Queries won and lost: {of.set}", [*_queries(of)]) for n, of in enumerate(sets)),
     ]
     return [section for section in sections if section.blocks]
 
@@ -99,7 +99,7 @@ def compared_page(comparison: ComparedRuns, reports: Mapping[str, ReportData]) -
     """The page as HTML; ``reports`` of the runs that have one, by their names."""
     from vtkit.report.sweep_page import curve_charts, language_of
 
-    runs, curves = comparison.runs, curve_charts({}, reports)
+    runs, curves = comparison.runs, [*curve_charts({}, reports)]
     page = Page(
         " and ".join(runs) if len(runs) < 4 else f"{len(runs)} runs beside {runs[0]}",
         "vtkit compare",
@@ -145,8 +145,7 @@ def _shown(value: Any) -> str:
     return "–" if value is None else f"{value:,}" if is_number(value) else str(value)
 
 
-def _queries(of: ComparedSet) -> list[Block]:
-    blocks: list[Block] = []
+def _queries(of: ComparedSet) -> Iterator[Block]:
     heads = ("query", *of.measures[:1], "relevant document", "rank", "what its tokens add to the score")
     for beside in of.beside:
         for word, some in (("Won", beside.queries_won), ("Lost", beside.queries_lost)):
@@ -158,7 +157,6 @@ def _queries(of: ComparedSet) -> list[Block]:
                 rows.append((Foreign(query.text), values, query.document, ranks, tokens))
             caption = f"{word} by {beside.run} on {of.set}, the largest changes first"
             if rows:
-                blocks.append(Table(caption, heads, rows, words=frozenset({2, 4}), own_texts=True))
+                yield Table(caption, heads, rows, words=frozenset({2, 4}), own_texts=True)
     if of.not_explained:
-        blocks.append(Paragraph(f"Queries are not explained: {of.not_explained}"))
-    return blocks
+        yield Paragraph(f"Queries are not explained: {of.not_explained}")

@@ -56,10 +56,8 @@ def _sparsity(report: ReportData) -> Section | None:
     sparsity = report.sparsity
     if sparsity is None:
         return None
-    dead = (
-        f"{share(sparsity.dead_dimensions)} of the dimensions that can be active are dead: no document activates them."
-    )
-    blocks: list[Block] = [Paragraph(dead)]
+    dead = f"{share(sparsity.dead_dimensions)} of the dimensions that can be active are dead"
+    blocks: list[Block] = [Paragraph(f"{dead}: no document activates them.")]
     frequencies, histogram = sparsity.document_frequencies, sparsity.documents_histogram
     if frequencies is not None:
         of_others = f"Of the others, the most used is active in {share(frequencies.largest)} of the documents, "

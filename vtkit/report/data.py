@@ -51,11 +51,6 @@ class Row(SystemFacts):
         """True for a dense embedder of ``evaluate.peers``, or its sum with BM25."""
         return self.role in ("peer", "peer-sum")
 
-    @property
-    def index(self) -> bool:
-        """True for the final model in the index that is to be used."""
-        return self.role == "deployed"
-
 
 @dataclass(frozen=True)
 class SetResults(Result):
@@ -107,7 +102,7 @@ class SetResults(Result):
     @property
     def planned(self) -> Row | None:
         """The one row of the set that is tested as planned: the index to be used, or else the final model."""
-        return next((row for row in reversed(self.rows) if row.index), self.final)
+        return next((row for row in reversed(self.rows) if row.role == "deployed"), self.final)
 
     @property
     def bm25(self) -> Row | None:

@@ -56,9 +56,8 @@ def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
 
     if deploy is not None and deploy.better is not None:
         found = f"{deploy.better.label} is better than the index to be used: {deploy.better.words}. Search with it"
-        tries = (
-            _said(f", or try {' or '.join(f'`{setting}`' for setting in report.to_try)}.") if report.to_try else (".",)
-        )
+        settings = " or ".join(f"`{setting}`" for setting in report.to_try)
+        tries = _said(f", or try {settings}.") if settings else (".",)
         yield "better embedder", (found, *tries)
 
     improve = "name another embedder (`source.model`)." if report.units else IMPROVE

@@ -57,10 +57,8 @@ def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], add
         "the result."
     )
     table = Table("Each increment", COLUMNS, [cells(increment) for increment in stats.curve], notes=NOTES)
-    tokens = Paragraph(tuple(map(Token, added[:TOKENS_SHOWN])))
     sections = (
         Section("increments", "Increments", [table, *expansion_charts(stats)]),
-        Section("tokens", "New tokens, most frequent first", [tokens]),
+        Section("tokens", "New tokens, most frequent first", [Paragraph(tuple(map(Token, added[:TOKENS_SHOWN])))]),
     )
-    kicker = f"vtkit expand · {', '.join(corpora)}"
-    return html_page(Page(f"{name}, expanded", kicker, sections, summary=summary))
+    return html_page(Page(f"{name}, expanded", f"vtkit expand · {', '.join(corpora)}", sections, summary=summary))

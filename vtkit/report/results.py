@@ -103,14 +103,13 @@ def results_section(report: ReportData) -> Section | None:
 def set_table(results: SetResults) -> Table:
     """The systems of an evaluation set: measures, sizes and tests."""
     rows = results.rows
-    planned = [row is results.planned for row in rows]
-    tested = [p_value(row.p_value_vs_bm25) for row in rows]
+    planned = results.planned
     further = {
         "query dims": [amount(row.query_dimensions) for row in rows],
         "doc dims": [amount(row.document_dimensions) for row in rows],
         "FLOPS": [amount(row.flops) for row in rows],
-        "p": [p if is_planned else "–" for p, is_planned in zip(tested, planned, strict=True)],
-        "exploratory p": ["–" if is_planned else p for p, is_planned in zip(tested, planned, strict=True)],
+        "p": [p_value(row.p_value_vs_bm25) if row is planned else "–" for row in rows],
+        "exploratory p": ["–" if row is planned else p_value(row.p_value_vs_bm25) for row in rows],
     }
     counts = {"queries": results.queries, "documents": results.documents}
     counted = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
@@ -144,13 +143,12 @@ def _weights_table(results: SetResults) -> Table | None:
         f"{results.label}: {results.measure} of the sum with BM25 on {amount(balance.queries)} other judged queries, "
         "by the weight of the encoder"
     )
-    weights = (f"{weight:.1f}" for weight, _ in balance.curve)
-    return Table(caption, ("weight", *weights), [(results.measure, *cells)])
+    return Table(caption, ("weight", *(f"{weight:.1f}" for weight, _ in balance.curve)), [(results.measure, *cells)])
 
 
 def queries_section(report: ReportData) -> Section | None:
     """The queries that were won and lost beside BM25, and example searches."""
-    blocks = [] if report.outcomes is None else outcome_blocks(report.outcomes)
+    blocks = [] if report.outcomes is None else [*outcome_blocks(report.outcomes)]
     for example in report.examples:
         blocks += _example(example)
     if any(example.results for example in report.examples):
@@ -159,14 +157,14 @@ def queries_section(report: ReportData) -> Section | None:
     return Section("queries", title, blocks) if blocks else None
 
 
-def outcome_blocks(outcomes: Outcomes) -> list[Block]:
+def outcome_blocks(outcomes: Outcomes) -> Iterable[Block]:
     """How many queries a system won and lost beside another, and those that moved most."""
     counts = (
         f"Beside {outcomes.baseline}, {outcomes.system} is better on {amount(outcomes.won)} of the "
         f"{amount(outcomes.queries)} queries of {outcomes.set}, worse on {amount(outcomes.lost)}, and equal on "
         f"{amount(outcomes.queries - outcomes.won - outcomes.lost)} ({outcomes.measure})."
     )
-    blocks: list[Block] = [Paragraph(counts)]
+    yield Paragraph(counts)
     for title, entries in (("Most won", outcomes.most_won), ("Most lost", outcomes.most_lost)):
         tokens = any(entry.tokens for entry in entries)
         columns = ("query", outcomes.measure, outcomes.baseline, *("searched as",) * tokens)
@@ -175,8 +173,7 @@ def outcome_blocks(outcomes: Outcomes) -> list[Block]:
             for entry in entries
         ]
         if entries:
-            blocks.append(Table(title, columns, [row[: len(columns)] for row in rows], frozenset({3}), own_texts=True))
-    return blocks
+            yield Table(title, columns, [row[: len(columns)] for row in rows], frozenset({3}), own_texts=True)
 
 
 def _example(example: Example) -> Iterable[Block]:

@@ -53,9 +53,8 @@ def outcomes(
         shown = ids[:OUTCOMES_SHOWN]
         found = () if searcher is None else searcher.search([texts[name] for name in shown], 1)
         tokens = [each.tokens[:TOKENS_SHOWN] for each in found] or [()] * len(shown)
-        return tuple(
-            QueryOutcome(texts[name], system[name], baseline[name], of) for name, of in zip(shown, tokens, strict=True)
-        )
+        named = zip(shown, tokens, strict=True)
+        return tuple(QueryOutcome(texts[name], system[name], baseline[name], of) for name, of in named)
 
     return Outcomes(
         collection.name, measure, *names, len(differences), len(won), len(lost), listed(won), listed(lost)

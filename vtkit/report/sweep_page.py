@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import isnan
 from typing import TYPE_CHECKING
@@ -89,9 +89,8 @@ def _runs(results: SweepResults, reports: Mapping[str, ReportData]) -> Table:
     return Table("The runs, each in a folder of its name", heads, [*done, *waiting])
 
 
-def value_charts(results: SweepResults, system: str) -> list[Chart]:
+def value_charts(results: SweepResults, system: str) -> Iterator[Chart]:
     """The first measure against each setting whose values are numbers, a line for each choice of the others."""
-    drawn = []
     for place, (measure, *_) in results.places.items():
         figures = results.figures(system, *place, measure)
         for position, head in enumerate(results.heads):
@@ -105,19 +104,16 @@ def value_charts(results: SweepResults, system: str) -> list[Chart]:
             told = [(name, *zip(*sorted(of), strict=True)) for name, of in lines.items() if len(of) > 1]
             if told:
                 caption = f"{measure} by {head}, {label_of(place)}"
-                drawn.append(line_chart(caption, told, head, measure, marks=True))  # type: ignore[arg-type]
-    return drawn
+                yield line_chart(caption, told, head, measure, marks=True)  # type: ignore[arg-type]
 
 
-def pareto_charts(results: SweepResults) -> list[Chart]:
+def pareto_charts(results: SweepResults) -> Iterator[Chart]:
     """FLOPS against the first measure for the encoder of each row; a line joins those that none beats in both."""
-    drawn = []
     for place, (measure, *_) in results.places.items():
         flops, means = (results.figures(results.systems[0], *place, name) for name in ("FLOPS", measure))
         encoders = [(flops[row][0], means[row][0], row) for row in results.rows if row in flops and row in means]
         if len(encoders) > 1:
-            drawn.append(_pareto_chart(encoders, measure, label_of(place)))
-    return drawn
+            yield _pareto_chart(encoders, measure, label_of(place))
 
 
 def pareto_front(points_: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
@@ -151,16 +147,10 @@ def _pareto_chart(encoders: Sequence[tuple[float, float, str]], measure: str, la
     return Chart(f"FLOPS against {measure}, {label}", words, 3.0, draw)
 
 
-def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> list[Chart]:
+def curve_charts(rows: Mapping[str, str], reports: Mapping[str, ReportData]) -> Iterator[Chart]:
     """The loss of each training stage, all runs over one another, the runs of a label (``rows``) in one colour."""
-    drawn = []
     for stage in dict.fromkeys(stage for report in reports.values() for stage in report.curves):
-        lines: list[Line] = []
-        for run, report in reports.items():
-            steps, values = points(report, stage, "loss")
-            if len(steps) > 1:
-                lines.append((rows.get(run, run), steps, values, ()))
+        drawn = [(rows.get(run, run), *points(report, stage, "loss"), ()) for run, report in reports.items()]
+        lines: list[Line] = [line for line in drawn if len(line[1]) > 1]
         if lines:
-            caption = f"Loss, {TRAININGS.get(stage, stage)}"
-            drawn.append(line_chart(caption, lines, "step", "loss"))
-    return drawn
+            yield line_chart(f"Loss, {TRAININGS.get(stage, stage)}", lines, "step", "loss")

@@ -51,8 +51,7 @@ def vocabulary_section(report: ReportData) -> Section | None:
             rows.append((label, amount(count), Bar(share(count / total), share=count / total), meaning))
         if total > 0:
             columns = ("rows from", "tokens", "share", "what they are")
-            title = "Where the embeddings of the new vocabulary come from"
-            blocks.append(Table(title, columns, rows, frozenset({3})))
+            blocks.append(Table("Where the embeddings of the new vocabulary come from", columns, rows, frozenset({3})))
     if analysis is not None:
         blocks += _languages(analysis)
     return Section("vocabulary", "Vocabulary", blocks) if blocks else None

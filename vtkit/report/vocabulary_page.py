@@ -1,6 +1,6 @@
 """The report of ``vtkit inspect-vocab``: the tables of the terminal, and an HTML page with the same and charts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vtkit.report.blocks import Chart, Paragraph, Section, Table
 from vtkit.report.plots import stacked_bars
@@ -57,11 +57,8 @@ def sections(report: Inspection) -> list[Section]:
         parts = shares(_counts(vocabularies, sort))
         if parts:
             rows += [*shares({label: greys[label]}), *([f"· {part}", *cells] for part, *cells in parts)]
-    drawn = (
-        chart("language", languages | greys, len(greys) + (len(languages) > SHOWN)),
-        chart("script", all_scripts, 1 + (len(scripts) > SHOWN)),
-        chart("length in characters", lengths, ordered=True),
-    )
+    by_language = chart("language", languages | greys, len(greys) + (len(languages) > SHOWN))
+    by_length = chart("length in characters", lengths, ordered=True)
     extremes = [
         [length, *(f"{vocabulary.characters[length]:,.4g}" for vocabulary in vocabularies)]
         for length in ("mean", "median", "longest")
@@ -71,9 +68,9 @@ def sections(report: Inspection) -> list[Section]:
     make_up.insert(3, ["continues a word (of those with letters)", *continuing])
     made = [
         *(_described(vocabulary, number) for number, vocabulary in enumerate(vocabularies, start=1)),
-        section("Languages", rows, *_language_notes(vocabularies), drawn[0]),
-        section("Scripts", shares(all_scripts), drawn[1]),
-        section("Characters of a token", extremes + shares(lengths), drawn[2]),
+        section("Languages", rows, *_language_notes(vocabularies), by_language),
+        section("Scripts", shares(all_scripts), chart("script", all_scripts, 1 + (len(scripts) > SHOWN))),
+        section("Characters of a token", extremes + shares(lengths), by_length),
         section("Make-up", make_up, *_waste_notes(vocabularies)),
     ]
     if report.overlap:
@@ -135,35 +132,30 @@ def _lengths(vocabularies: Sequence[InspectedVocabulary]) -> dict[str, list[int]
     }
 
 
-def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
-    notes = []
+def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> Iterator[str]:
     for vocabulary in vocabularies:
         name, composition = vocabulary.name, vocabulary.composition
         reasons = [f"{why} {count:,}" for why, count in composition.undecided_because.items()]
         if reasons:
-            notes.append(f"{name}, undecided because a token: {', '.join(reasons)}.")
+            yield f"{name}, undecided because a token: {', '.join(reasons)}."
         for script, shares in composition.estimated_shares.items():
-            shown = ", ".join(
-                f"{LANGUAGES.get(code, code)} {100 * share:.1f} %" for code, share in [*shares.items()][:4]
-            )
-            notes.append(f"{name}, estimated make-up of all whole {script} words, settled or not: {shown}.")
+            largest = [*shares.items()][:4]
+            shown = ", ".join(f"{LANGUAGES.get(code, code)} {100 * share:.1f} %" for code, share in largest)
+            yield f"{name}, estimated make-up of all whole {script} words, settled or not: {shown}."
         han = composition.han_characters
         if han:
-            notes.append(
+            yield (
                 f"{name}, Han tokens by national character sets: Chinese only {han['zh']:,}, Japanese only "
                 f"{han['ja']:,}, shared {han['shared']:,} (counted as --han says)."
             )
-    return notes
 
 
-def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
-    notes = []
+def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> Iterator[str]:
     for vocabulary in vocabularies:
         name = vocabulary.name
         if vocabulary.duplicates["count"]:
             pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in vocabulary.duplicates["examples"])
-            notes.append(f"{name}, duplicates: {pairs}.")
+            yield f"{name}, duplicates: {pairs}."
         if vocabulary.unreachable["count"]:
             shown = "  ".join(map(token_shown, vocabulary.unreachable["examples"]))
-            notes.append(f"{name}, never made: {shown}")
-    return notes
+            yield f"{name}, never made: {shown}"

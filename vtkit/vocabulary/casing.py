@@ -73,13 +73,9 @@ def cased_only(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, Ca
     vocabulary = Vocabulary.of(vocabulary)
     forms, language = vocabulary.forms, _language(vocabulary.tokenizer)
     known = set(forms)
-    missing = {}
-    for number, form in enumerate(forms):
-        if form is not None and is_cased(form):
-            lower = Canonical(form.starts_word, lowered(form.surface, language))
-            if lower not in known:
-                missing[number] = lower
-    return missing
+    cased = ((number, form) for number, form in enumerate(forms) if form is not None and is_cased(form))
+    lower = {number: Canonical(form.starts_word, lowered(form.surface, language)) for number, form in cased}
+    return {number: form for number, form in lower.items() if form not in known}
 
 
 def lower_case_names(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> dict[int, tuple[str, str]]:

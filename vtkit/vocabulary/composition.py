@@ -248,9 +248,7 @@ def token_script(surface: str) -> str:
         return scripts.pop()
     if scripts <= {"Han", "Hiragana", "Katakana"}:
         return "Japanese"
-    if scripts == {"Han", "Hangul"}:
-        return "Korean"
-    return "mixed"
+    return "Korean" if scripts == {"Han", "Hangul"} else "mixed"
 
 
 @cache

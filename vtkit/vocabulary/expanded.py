@@ -190,8 +190,7 @@ class _Learned:
 
 
 def _expandable(base: PreTrainedTokenizerFast, name: str) -> Notation:
-    layout = json.loads(base.backend_tokenizer.to_str())["model"]
-    kind = layout.get("type")
+    kind = json.loads(base.backend_tokenizer.to_str())["model"].get("type")
     notation = Notation.of(base.backend_tokenizer)
     if kind == "WordPiece" and notation.starts == "prefix" and not notation.byte_level:
         return notation

@@ -158,8 +158,7 @@ def measure_fragmentation(
     texts_read, begins = zip(*sample, strict=True)
     occurrences, character_counts = _read(texts_read, begins, meters.values(), punctuation, group_of)
     query_meters = {name: _Meter(tokenizer) for name, tokenizer in tokenizers.items()}
-    asked = filter(None, map(str.strip, queries or ()))
-    _read(asked, repeat(True), query_meters.values(), punctuation)
+    _read(filter(None, map(str.strip, queries or ())), repeat(True), query_meters.values(), punctuation)
     results = []
     for name, meter in meters.items():
         groups = {group: Counts(*summed(rows)[:-2]) for group, rows in meter.rows.items()}

@@ -92,8 +92,6 @@ def inspect_vocabulary(
     again, never = duplicates(tokenizer, forms), unreachable(tokenizer, forms)
     texts = [form.surface for form in forms if form is not None]
     lengths = [len(text) for text in texts if text] or [0]
-    mean = round(statistics.fmean(lengths), 3)
-    counted = {str(length): count for length, count in sorted(Counter(lengths).items()) if length}
     lettered = [form for form in forms if form is not None and kind_without_letters(form) is None]
     continuing = sum(not form.starts_word for form in lettered)
     cased = sum(is_cased(form) for form in lettered)
@@ -110,10 +108,10 @@ def inspect_vocabulary(
         casing={"cased": cased, "lower_case": len(lettered) - cased - caseless, "script_without_case": caseless},
         continuations={"count": continuing, "of": len(lettered), "share": continuing / max(1, len(lettered))},
         characters={
-            "mean": mean,
+            "mean": round(statistics.fmean(lengths), 3),
             "median": statistics.median_low(lengths),
             "longest": max(lengths),
-            "histogram": counted,
+            "histogram": {str(length): count for length, count in sorted(Counter(lengths).items()) if length},
         },
         digits=sum(any(map(str.isdigit, text)) for text in texts),
         punctuation=composition.etc.get("punctuation", 0),

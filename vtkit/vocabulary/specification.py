@@ -36,6 +36,5 @@ def build(
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.expanded import expand_vocabulary
 
-    base = load_tokenizer(vocabulary.tokenizer, require_roles=True)
-    expansion = expand_vocabulary(base, texts, vocabulary, casing)
+    expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer, require_roles=True), texts, vocabulary, casing)
     return Built(expansion.tokenizer, expansion=expansion.stats)

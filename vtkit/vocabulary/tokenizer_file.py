@@ -94,13 +94,11 @@ class TokenizerFile:
     @property
     def added_tokens_decoder(self) -> dict[int, AddedToken]:
         """Added tokens, special ones among them, by their ids."""
-        added: dict[int, AddedToken] = self.backend_tokenizer.get_added_tokens_decoder()
-        return added
+        return dict(self.backend_tokenizer.get_added_tokens_decoder())
 
     def get_vocab(self) -> dict[str, int]:
         """The id of each token, added ones included."""
-        vocabulary: dict[str, int] = self.backend_tokenizer.get_vocab()
-        return vocabulary
+        return dict(self.backend_tokenizer.get_vocab())
 
     def convert_tokens_to_ids(self, token: str) -> int | None:
         """The id of a token."""

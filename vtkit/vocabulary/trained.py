@@ -141,16 +141,13 @@ def _pipeline(section: TrainedVocabulary, casing: CasingSection, marks_starts: b
         cut = _cut_with_spaces(runs, section)
         if section.algorithm == "bpe":
             backend = Tokenizer(models.BPE())
-            backend.pre_tokenizer = pre_tokenizers.Sequence(
-                [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-            )
+            marked: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
             backend.decoder = decoders.ByteLevel()
         else:
             backend = Tokenizer(models.Unigram())
-            backend.pre_tokenizer = pre_tokenizers.Sequence(
-                [cut, pre_tokenizers.Metaspace(SENTENCEPIECE.space, prepend_scheme="never", split=False)]
-            )
+            marked = pre_tokenizers.Metaspace(SENTENCEPIECE.space, prepend_scheme="never", split=False)
             backend.decoder = decoders.Metaspace(SENTENCEPIECE.space, prepend_scheme="always")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([cut, marked])
     backend.normalizer = normalizers.Sequence(steps)
     return backend
 
@@ -282,9 +279,7 @@ def _unigram(words: Counter[str], section: TrainedVocabulary) -> models.Unigram:
     with tempfile.TemporaryDirectory() as folder:
         counted, prefix = Path(folder, "words.tsv"), Path(folder, "vocabulary")
         with counted.open("w", encoding="utf-8") as file:
-            for word, count in sorted(words.items()):
-                if known.issuperset(word):
-                    file.write(f"{word}\t{count}\n")
+            file.writelines(f"{word}\t{n}\n" for word, n in sorted(words.items()) if known.issuperset(word))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 input=str(counted),

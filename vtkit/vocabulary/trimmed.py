@@ -120,8 +120,7 @@ class _Rules:
                 for left, right in model["merges"]
                 if {left, right, self._notation.joined(left, right)} <= model["vocab"].keys()
             ]
-        layout["model"] = model
-        return layout
+        return layout | {"model": model}
 
     def _always(self) -> set[int]:
         """Ids of added tokens, of the unknown token, of bytes, and of the lowest score."""

@@ -119,8 +119,7 @@ class Encoder:
         inputs = {each.name for each in session.get_inputs()}
         vectors = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            batch = [side["prompt"] + text for text in texts[start : start + TEXTS_AT_ONCE]]
-            encodings = tokenizer.encode_batch(batch)
+            encodings = tokenizer.encode_batch([side["prompt"] + text for text in texts[start : start + TEXTS_AT_ONCE]])
             ids = np.asarray([encoding.ids for encoding in encodings], dtype=np.int64)
             mask = np.asarray([encoding.attention_mask for encoding in encodings], dtype=np.int64)
             given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}

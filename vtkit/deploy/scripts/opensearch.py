@@ -41,8 +41,7 @@ def places() -> dict[str, str]:
 
 def renumbered(document: dict[str, Any]) -> dict[str, Any]:
     """A document whose dimensions are called as seismic.json says."""
-    weights = {places()[name]: weight for name, weight in document["weights"].items()}
-    return {**document, "weights": weights}
+    return {**document, "weights": {places()[name]: weight for name, weight in document["weights"].items()}}
 
 
 def query(vector: Vector, top: int, rows: int | None = None) -> tuple[dict[str, Any], float]:

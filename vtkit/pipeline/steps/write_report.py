@@ -301,7 +301,7 @@ def _searches(
         values = (
             read_per_query(inputs[f"evaluate:{steps[row.model]}"] / folder)[measure] for row in (system, baseline)
         )
-        names = "the index to deploy" if system.index else "the encoder", baseline.label
+        names = "the index to deploy" if system.role == "deployed" else "the encoder", baseline.label
         compared = outcomes(searcher, collection, *values, measure=measure, names=names)
     # the source and the final model, on the indexes that they were evaluated on
     of_sources = [folder / "model" for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()]
