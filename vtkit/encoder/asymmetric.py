@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sentence_transformers import SparseEncoder
-from sentence_transformers.base.modules import Dense
+from sentence_transformers.base.modules import Dense, Normalize
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
@@ -166,9 +166,9 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
     made = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
     autoencoder = (
         kinds[0] is Transformer
-        and kinds[-2:-1] == [ENCODER]
         and kinds[-1] in (POOLING, SpladePooling)
-        and set(kinds[1:-2]) <= {Dense}
+        and not {ENCODER, Dense}.isdisjoint(kinds)
+        and set(kinds[1:-1]) <= {ENCODER, Dense, Normalize}
     )
     of_documents = [type(module) for module in document]
     plain = of_documents in encoders and kinds in (*encoders, [SparseStaticEmbedding])

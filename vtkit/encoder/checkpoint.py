@@ -11,6 +11,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from transformers import (
+    MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
@@ -22,7 +23,7 @@ from transformers import (
 from vtkit.data.hub import read_json
 from vtkit.encoder.asymmetric import both_sides, own_output, query_side, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
-from vtkit.encoder.families import as_array, max_input_length, settle_head, settle_input, with_plain_head
+from vtkit.encoder.families import FAMILIES, as_array, max_input_length, settle_head, settle_input, with_plain_head
 from vtkit.encoder.kinds import as_autoencoder, as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
@@ -30,6 +31,8 @@ from vtkit.encoder.model_folder import (
     OWN_MODULES,
     SAFELY,
     SAFELY_WEIGHTS,
+    SPARSE_LINEAR,
+    check_file,
     first_of,
     library_errors,
     load_complete,
@@ -39,6 +42,7 @@ from vtkit.encoder.model_folder import (
     transformer_folder,
     transformer_folders,
 )
+from vtkit.encoder.new_head import WithNewHead
 from vtkit.encoder.token_units import IN_LIBRARY, LIBRARY_NAMES, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system import console
@@ -56,8 +60,9 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     """A sparse encoder from a folder (a relative one too) or a hub id, in float32, ready to encode.
 
     A SparseEncoder folder keeps its pooling, activation and settings; a bare masked language model gets max pooling
-    with log(1 + ReLU). A router with one way for queries and one for documents has two sides
-    (:func:`vtkit.encoder.asymmetric.with_sides`).
+    with log(1 + ReLU). Of BGE-M3 it is the sparse part, whose weights are uniCOIL's: w_j = max_{i: t_i = j}
+    ReLU(v · h_i + c), 0 for special tokens, with v and c from ``sparse_linear.pt``. A router with one way for queries
+    and one for documents has two sides (:func:`vtkit.encoder.asymmetric.with_sides`).
 
     Args:
         label: what the model is for, as messages begin, with its name behind.
@@ -68,7 +73,11 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     """
     folder, called = model_folder(name, label), f"{label} {name}"
     with quiet_libraries():
-        if not _has_modules(folder):
+        if (folder / SPARSE_LINEAR).is_file():
+            encoder = as_unicoil(load_with_new_head(name)).to(device)
+            with library_errors(f"{called}: {SPARSE_LINEAR} does not belong to its transformer"):
+                encoder[1].linear.load_state_dict(check_file(folder / SPARSE_LINEAR, called))
+        elif not _has_modules(folder):
             inside = transformer_folder(folder, called)
             model = _trained_model(called, inside)
             with library_errors(f"{called} cannot be loaded with its tokenizer"):
@@ -83,7 +92,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
                     "no words and have no names. Name the embedder that it was made from, and learn units of its "
                     "tokens with [source.units]."
                 )
-            units = "SparseAutoEncoderTokenEncoder" in kinds
+            units = not kinds.isdisjoint({"SparseAutoEncoderTokenEncoder", "Dense"})
             for module in transformer_folders(folder, called):  # checked without reading the weights
                 if units:
                     body, missing = load_complete(AutoModel, module, called, unused="pooler", device_map="meta")
@@ -119,7 +128,8 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
 def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     """The transformer of a dense embedder, a multi-vector encoder or any plain encoder, with a masked-language-model
     head of its family that is still to be fitted (:mod:`vtkit.encoder.fitted_head`), the decoder tied to the input
-    embeddings.
+    embeddings; of an architecture without such a head, decoders among them, with one of BERT's form
+    (:mod:`vtkit.encoder.new_head`).
 
     Args:
         layers: read the states of this layer, 1 for the first; those above it are left out. The last by default.
@@ -133,15 +143,20 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
         raise DataError(f"{label} has {config.num_hidden_layers} layers: layers = {layers} is too many")
     settings: dict[str, Any] = {} if layers is None else {"num_hidden_layers": layers}
     with quiet_libraries():
-        model, missing = load_complete(
-            AutoModelForMaskedLM, folder, label, dtype=torch.float32, tie_word_embeddings=True, **settings
-        )
+        kind = class_of(folder)
+        model, missing = load_complete(kind, folder, label, dtype=torch.float32, tie_word_embeddings=True, **settings)
         tokenizer = _tokenizer(name, folder)
-        refuse_lacking(label, model, [key for key in missing if key.startswith(f"{model.base_model_prefix}.")])
-        model = with_plain_head(model.eval())
+        body = f"{model.base_model_prefix}." if kind is AutoModelForMaskedLM else ""
+        refuse_lacking(label, model, [key for key in missing if key.startswith(body)])
+        model = with_plain_head(model.eval()) if kind is AutoModelForMaskedLM else model.eval()
         _refuse_not_finite(label, model)
-        with TemporaryDirectory() as work:
-            encoder = as_sparse_encoder(model, tokenizer, Path(work))
+        if kind is AutoModel:
+            transformer = _module(folder, device_map="meta")
+            transformer.model, transformer.processor = WithNewHead(model), tokenizer
+            encoder = SparseEncoder(modules=[transformer, SpladePooling("max")], device="cpu").eval()
+        else:
+            with TemporaryDirectory() as work:
+                encoder = as_sparse_encoder(model, tokenizer, Path(work))
     _prepare_tokenizer(name, encoder.tokenizer, len(encoder[0].model.get_input_embeddings().weight))
     return encoder
 
@@ -154,7 +169,7 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     inside = transformer_folder(folder, f"source model {name}")
     with quiet_libraries():
         # names files that do not fit each other
-        load_complete(AutoModelForMaskedLM, inside, f"source model {name}", device_map="meta")
+        load_complete(class_of(inside), inside, f"source model {name}", device_map="meta")
         return _tokenizer(name, inside)
 
 
@@ -254,6 +269,13 @@ def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") 
         (folder / "idf.json").write_text(json.dumps(by_token), encoding="ascii")
 
 
+def class_of(folder: Path) -> Any:
+    """The class by which transformers loads the model in ``folder``: as a masked language model where its architecture
+    has one."""
+    config = AutoConfig.from_pretrained(str(folder), **SAFELY)
+    return AutoModelForMaskedLM if type(config) in MODEL_FOR_MASKED_LM_MAPPING else AutoModel
+
+
 def _has_modules(folder: Path) -> bool:
     """Report whether a folder holds a sentence-transformers model rather than a bare transformers one."""
     path = folder / "modules.json"
@@ -265,6 +287,12 @@ def _has_modules(folder: Path) -> bool:
 def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
     """The masked language model in ``folder``, loaded with ``settings``."""
     trained: PreTrainedModel
+    if class_of(folder) is AutoModel:
+        raise DataError(
+            f"{name} is a {read_json(folder / 'config.json', name)['model_type']} model, an architecture without a "
+            "masked-language-model head, as decoders are. If it is an embedder, learn latent units from it with "
+            f"[source.units]; otherwise name an encoder: {FAMILIES}."
+        )
     trained, missing = load_complete(AutoModelForMaskedLM, folder, name, dtype=torch.float32, **settings)
     if missing and trained.config.model_type in ("deberta", "deberta-v2"):
         # DeBERTa's published checkpoints hold the newer head and say nothing about it in their configuration.
@@ -305,13 +333,13 @@ def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast, rows: int 
 
 
 def _module(folder: Path, **settings: Any) -> Transformer:
-    """The library's module around the masked language model in ``folder``, loaded with ``settings``; texts are
+    """The library's module around the model in ``folder``, loaded with ``settings``; texts are
     lower-cased where its files say so."""
     lowers = bool(Transformer.load_config(str(folder)).get("do_lower_case"))
     return Transformer(
         str(folder),
         do_lower_case=lowers,
-        transformer_task="fill-mask",
+        transformer_task="fill-mask" if class_of(folder) is AutoModelForMaskedLM else "feature-extraction",
         model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS, **settings},
         processor_kwargs=dict(SAFELY),
         config_kwargs=dict(SAFELY),

@@ -73,6 +73,11 @@ def fit_head(
         folder: where states are kept meanwhile.
         steps: of the optimiser, after the closed form.
     """
+    if not isinstance(encoder[0].auto_model, PreTrainedModel):
+        raise DataError(
+            f"{type(encoder[0].auto_model.base_model).__name__} has no masked-language-model head, so that no head can "
+            "be fitted alone: learn latent units from it ([source.units])."
+        )
     if len(texts) < FEWEST:
         raise DataError(
             f"A head needs at least {FEWEST} texts to be fitted, and there are {len(texts)}. Name more text of the "
@@ -140,19 +145,19 @@ class ReadStates(HoldsModels):
 
     def __call__(self, texts: Sequence[str], bar: console.Bar | None = None) -> Arrays:
         """The number of tokens of each text; each token's state, id, and the character of its text behind it."""
-        tokenizer, model = self.encoder.tokenizer, self.encoder[0].auto_model
+        tokenizer, model, device = self.encoder.tokenizer, self.encoder[0].auto_model, self.encoder.device
         length = min(STATES_LENGTH, self.encoder.max_seq_length or STATES_LENGTH)
         read = first_tokens(tokenizer, list(texts), length, return_offsets_mapping=True)
         rows = [np.asarray(ids, dtype=np.int64) for ids in read["input_ids"]]
         wanted = [~np.isin(ids, tokenizer.all_special_ids) for ids in rows]
         states = [np.empty((0, model.config.hidden_size), dtype=np.float16)] * len(rows)
         in_bf16 = bf16_is_fast() and takes_autocast(model)
-        half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
+        half = torch.autocast(device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
         alike = alike_batches(read["input_ids"])
         with torch.inference_mode():
             for some in console.tracked(alike, bar or "states of tokens", len(rows), len):
                 rows_read = [read["input_ids"][number] for number in some]
-                ids, mask = padded(rows_read, tokenizer.pad_token_id, model.device)
+                ids, mask = padded(rows_read, tokenizer.pad_token_id, device)
                 with half:
                     hidden = model.base_model(input_ids=ids, attention_mask=mask)
                 vectors = hidden.last_hidden_state.float().cpu().numpy().astype(np.float16)

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from sentence_transformers import SparseEncoder
-from sentence_transformers.base.modules import Dense
 from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SpladePooling
@@ -23,6 +22,7 @@ from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.fitted_head import Head
 from vtkit.encoder.masked import is_masked
 from vtkit.encoder.model_folder import SAFELY_WEIGHTS, WEIGHTS
+from vtkit.encoder.new_head import layers
 from vtkit.encoder.token_units import ENCODER, POOLING, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system.errors import DataError
@@ -73,10 +73,8 @@ def as_autoencoder(encoder: SparseEncoder) -> SparseEncoder:
     """``encoder``, which writes latent units, in the modules of :mod:`vtkit.encoder.token_units`, with equal vectors;
     itself where it is one already.
 
-    Its head is E LN(GELU(W h + a)) + b, the layer norm with γ, β and ε. Two dense layers give GELU(W h + a) less its
-    mean over the n dimensions, and √(n ε) as one dimension more: of length √(n + 1), that is the layer norm but for
-    √((n + 1) / n), γ and β, which E and b take in. All units are among the k, since their thresholds decide. Sums are
-    those of logarithms, which ``SpladePooling`` adds up.
+    Its head becomes dense layers (:func:`vtkit.encoder.new_head.layers`), of which the last is the autoencoder's. All
+    units are among the k, since their thresholds decide. Sums are those of logarithms, which ``SpladePooling`` adds up.
 
     Raises:
         DataError: dimensions are tokens, queries take a way of their own, or the head has another activation than GELU.
@@ -89,45 +87,29 @@ def as_autoencoder(encoder: SparseEncoder) -> SparseEncoder:
             "encoder with its head."
         )
     model, units, sums = encoder[0].auto_model, len(output_tokenizer(encoder)), encoder[1].pooling_strategy == "sum"
-    head, width = Head(model), mlm_head(model).decoder.in_features
-    norm, decoder = head.norm, head.decoder
-    centring = torch.cat([torch.eye(width) - 1 / width, torch.zeros(1, width)])
-    beside = torch.zeros(width + 1)
-    beside[width] = (width * norm.eps) ** 0.5
-    rows = torch.zeros(width + 1, units)
-    rows[:width] = ((width / (width + 1)) ** 0.5 * decoder.weight[:units] * norm.weight).T.detach()
-    bias = decoder.bias[:units].detach()
-    weights = {
-        "W_enc": rows,
-        "b_enc": bias if norm.bias is None else bias + decoder.weight[:units].detach() @ norm.bias.detach(),
-        "b_pre": torch.zeros(width + 1),
-    }
-    of_states = {"module_input_name": "token_embeddings"}
+    head, decoder, inputs = Head(model), mlm_head(model).decoder, torch.linspace(-3, 3, 7)
+    if not torch.allclose(head.activation(inputs), nn.functional.gelu(inputs), atol=1e-2):
+        raise DataError(f"{type(model).__name__} has a head with another activation than GELU: save it with its head.")
+    *before, _, last = layers(head, decoder.weight[:units].detach(), decoder.bias[:units].detach())
+    width, rows = last.in_features, last.linear.weight.T.detach().contiguous()
+    weights = {"W_enc": rows / width**0.5, "b_enc": last.linear.bias.detach(), "b_pre": torch.zeros(width)}
     with TemporaryDirectory() as folder, quiet_libraries():
         model.base_model.save_pretrained(folder)
         save_tokenizer(encoder.tokenizer, Path(folder))
         transformer = Transformer(folder, model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS})
         transformer.max_seq_length = encoder.max_seq_length
         save_file(weights, Path(folder, WEIGHTS))
-        sizes = {"input_dim": width + 1, "hidden_dim": units, "k": units}
+        sizes = {"input_dim": width, "hidden_dim": units, "k": units}
         settings = sizes | {"has_decoder": False, "frozen": True, "replace_token_embeddings": sums}
         Path(folder, "config.json").write_text(json.dumps(settings), encoding="utf-8")
         autoencoder = ENCODER.load(folder)
     modules = [
         transformer,
-        Dense(width, width, True, nn.GELU(), head.map.weight, head.map.bias, **of_states),
-        Dense(width, width + 1, True, None, centring, beside, **of_states),
+        *before,
         autoencoder,
         SpladePooling("sum", "relu", units) if sums else POOLING(units, "max_log1p"),
     ]
-    made = with_sides(modules, encoder, output=output_tokenizer(encoder))
-    ids = torch.arange(8)[None]
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    with torch.inference_mode():
-        wanted, found = (each(dict(inputs))["sentence_embedding"][:, :units] for each in (encoder, made))
-    if (wanted - found).abs().mean() > 1e-3:  # a few words' rows amplify rounding
-        raise DataError(f"{type(model).__name__} has a head with another activation than GELU: save it with its head.")
-    return made
+    return with_sides(modules, encoder, output=output_tokenizer(encoder))
 
 
 def with_pooling(encoder: SparseEncoder, pooling: Module) -> SparseEncoder:
@@ -146,7 +128,10 @@ def set_counted(encoder: SparseEncoder) -> None:
 
 
 def can_weigh(encoder: SparseEncoder) -> NDArray[np.bool_]:
-    """The dimensions that may have a weight: no special tokens, fillers or masked ones, (vocabulary,)."""
+    """The dimensions that may have a weight: no special tokens, fillers or masked ones, (vocabulary,); of units behind
+    a dense layer all but masked ones."""
+    if has_token_units(encoder):
+        return ~is_masked(as_array(encoder[-2].linear.bias))
     tokenizer, bias = output_tokenizer(encoder), mlm_head(encoder[0].auto_model).decoder.bias
     allowed = np.zeros(int(encoder[0].auto_model.config.vocab_size), dtype=np.bool_)
     allowed[list(tokenizer.get_vocab().values())] = True

@@ -30,7 +30,7 @@ def rearrange(folder: Path) -> None:
     uniCOIL's modules."""
     modules = read_json(folder / "modules.json", "the saved encoder")
     own = {f"{each.__module__}.{each.__name__}": name for name, each in LIBRARY_NAMES.items()}
-    units = any(module["type"] in own.keys() | LIBRARY_NAMES.keys() for module in modules)
+    units = any(module["type"].endswith((*own, *LIBRARY_NAMES, ".Dense")) for module in modules)
     for module in modules:
         module["type"] = (own if units else OLDER_NAMES).get(module["type"], module["type"])
     _write(folder / "modules.json", modules)

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
@@ -17,11 +18,13 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vtkit.data.hub import downloads_allowed, fetch, fetch_again, read_json, read_settings
+from vtkit.encoder import adapters
 from vtkit.system.checksums import verify_part
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 CONFIGURATION_FILES = (
     "config.json",
+    adapters.SETTINGS,
     "modules.json",
     "config_sentence_transformers.json",
     "router_config.json",
@@ -47,7 +50,8 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*
 
 WEIGHTS = SAFETENSORS[0]
 
-ADAPTER = "adapter_config.json"  # in folders that peft saves
+SPARSE_LINEAR = "sparse_linear.pt"
+"""The map from token states to term weights that BGE-M3 (arXiv:2402.03216) has beside its transformer."""
 
 OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
 """Types of modules that are vtkit's own, by which modules.json may name them."""
@@ -84,16 +88,54 @@ weights."""
 
 _LONGEST_PROMPT = 10_000  # characters in front of each text
 
-_READ = ("*.json", "*.txt", "*.model")
+_READ = ("*.json", "*.txt", "*.model", SPARSE_LINEAR)
 _UNREAD = ("*.index.json", "idf.json", "query_token_weights.txt", "trainer_state.json", "*_args.json", "*_results.json")
 """Of the files that match the first, those that no loader opens."""
 
 
 def model_folder(name: str, label: str = "source model") -> Path:
-    """:func:`find_model` and :func:`check_model`."""
-    folder = find_model(name, label)
-    check_model(folder, f"{label} {name}")
-    return folder
+    """:func:`find_model` and :func:`check_model`; of an adapter the folder of the model that it is merged into."""
+    folder, called = find_model(name, label), f"{label} {name}"
+    check_model(folder, called)
+    adapter = adapter_folder(folder, called)
+    if adapter is None:
+        return folder
+    base = model_folder(adapters.adapted_model(adapter, called), f"{called}: the adapted model")
+    changed = transformer_folder(base, called)
+    with library_errors(f"{called} cannot be merged into {base}"):
+        model = partial(_with_adapter, adapter, changed)
+        merged = adapters.merged(folder, adapter, base, changed, loaded_files(base), model)
+    check_model(merged, called)
+    return merged
+
+
+def _with_adapter(adapter: Path, base: Path) -> Any:
+    """The transformer ``base`` with an adapter merged into it. An adapter says by the names of its tensors whether it
+    was trained on the transformer alone or with a head behind it."""
+    from peft import PeftModel
+    from safetensors import safe_open
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, AutoConfig
+
+    config = type(AutoConfig.from_pretrained(str(base), **SAFELY))
+    kind = MODEL_MAPPING[config]
+    with safe_open(adapter / adapters.WEIGHTS, "pt") as tensors:
+        names = list(tensors.keys())
+    if any(name.startswith(f"base_model.model.{kind.base_model_prefix}.") for name in names):
+        heads = (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
+        kind = next((mapping[config] for mapping in heads if config in mapping), kind)
+    model, missing = load_complete(kind, base, str(base), unused="pooler", dtype="float32")
+    refuse_lacking(str(base), model, missing)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Found missing adapter keys")  # of another model, or cut short
+        return PeftModel.from_pretrained(model, str(adapter), local_files_only=True).merge_and_unload()
+
+
+def adapter_folder(folder: Path, label: str) -> Path | None:
+    """The folder of the adapter that a model's folder has instead of a transformer; None if it has none."""
+    for inside in transformer_folders(folder, label):
+        if (inside / adapters.SETTINGS).is_file() and not (inside / "config.json").is_file():
+            return inside
+    return None
 
 
 def find_model(name: str, label: str = "source model") -> Path:
@@ -135,12 +177,10 @@ def _module_names(folder: Path, label: str) -> list[str]:
 def check_model(folder: Path, label: str) -> None:
     """Refuse the folder of a transformers or sentence-transformers model that would run code, or that is damaged;
     messages begin with ``label``."""
-    for inside in transformer_folders(folder, label):
-        if (inside / ADAPTER).is_file() and not (inside / "config.json").is_file():
-            raise DataError(
-                f"{label}: {inside} holds an adapter (LoRA), which is only what training added to another model. Merge "
-                "it into that model with peft (merge_and_unload, save_pretrained), and name the result."
-            )
+    if adapter := adapter_folder(folder, label):
+        adapters.adapted_model(adapter, label)
+        check_file(adapter / adapters.WEIGHTS, label)
+        return
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
     transformers = transformer_folders(folder, label)
@@ -157,15 +197,15 @@ def check_model(folder: Path, label: str) -> None:
                 f"{label}: {module} holds no weights, neither {SAFETENSORS[0]} nor {PICKLES[0]} nor an index of "
                 f"shards. {fetch_again()}"
             )
-        for name in weights:
+        for name in [*weights, *({SPARSE_LINEAR} & set(names))]:
             if name.endswith(".index.json"):
                 _check_index(module / name, label, weights)
             else:
-                _check_file(module / name, label)
+                check_file(module / name, label)
         if module not in transformers:
             continue
         if "tokenizer.json" in names:
-            _check_file(module / "tokenizer.json", label)
+            check_file(module / "tokenizer.json", label)
         elif not any(fnmatch(name, other) for name in names for other in _OTHER_TOKENIZERS):
             raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {fetch_again()}")
 
@@ -217,15 +257,7 @@ def load_complete(kind: Any, folder: Path, label: str, *, unused: str = "", **se
     """The transformers model of the class ``kind`` in ``folder``, loaded with ``settings``, and the names of the
     tensors that its weights lack: the library makes these up at random. Nothing is computed with tensors that have
     ``unused`` in their names. DataError: weights and configuration do not fit each other."""
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM
-
     with library_errors(f"{label} cannot be loaded"):
-        config = AutoConfig.from_pretrained(str(folder), **SAFELY)
-        if kind is AutoModelForMaskedLM and type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-            raise DataError(
-                f"{label} is a {config.model_type} model, an architecture without a masked-language-model head, as "
-                "decoders are; it can be evaluated (evaluate.peers). Name an encoder, or an embedder made of one."
-            )
         model, info = kind.from_pretrained(
             str(folder), output_loading_info=True, ignore_mismatched_sizes=True, **SAFELY_WEIGHTS, **settings
         )
@@ -402,9 +434,9 @@ def _check_index(index: Path, label: str, weights: list[str]) -> None:
         raise DataError(f"{label}: {index.parent} lacks the shard {name}, which {index.name} names. {fetch_again()}")
 
 
-def _check_file(file: Path, label: str) -> None:
+def check_file(file: Path, label: str) -> dict[str, Any]:
     """Refuse a tokenizer or weights that their library cannot read; pickles are mapped, if they are in torch's format
-    since 1.6, and may hold tensors only."""
+    since 1.6, and may hold tensors only, which are returned."""
     from safetensors import safe_open
     from tokenizers import Tokenizer
 
@@ -415,11 +447,11 @@ def _check_file(file: Path, label: str) -> None:
             if wrong := beyond_bounds(read_settings(file, label)):
                 raise DataError(f"{label}: {file}: {wrong}, which is no tokenizer for texts. Name another model.")
             Tokenizer.from_file(str(file))
-            return
+            return {}
         if file.suffix == ".safetensors":
             with safe_open(file, "pt") as opened:
                 opened.keys()
-            return
+            return {}
         import torch
 
         with warnings.catch_warnings(action="ignore"):  # of another protocol than torch writes
@@ -437,6 +469,7 @@ def _check_file(file: Path, label: str) -> None:
         raise DataError(f"{label}: {file} is damaged or cut short ({line}). {fetch_again()}") from error
     if not (isinstance(content, dict) and content and all(isinstance(each, torch.Tensor) for each in content.values())):
         raise DataError(f"{label}: {file} does not hold weights, tensors by name. Name a model with safetensors.")
+    return content
 
 
 def weight_files(names: Iterable[str]) -> list[str]:

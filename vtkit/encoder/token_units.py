@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import torch
 from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Dense
 from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sparse_encoder import modules as library
 from torch import Tensor, nn
@@ -101,5 +102,6 @@ POOLING: Any = getattr(library, "SparseTokenPooling", SparseTokenPooling)
 
 
 def has_token_units(encoder: SparseEncoder) -> bool:
-    """Report whether ``encoder`` has an autoencoder's units: no logits over a vocabulary, so that it is only used."""
-    return any(isinstance(module, ENCODER) for module in encoder)
+    """Report whether ``encoder`` makes units by modules of their own, an autoencoder or a dense layer, behind a
+    transformer without logits over a vocabulary: it is only used."""
+    return any(isinstance(module, ENCODER | Dense) for module in encoder)

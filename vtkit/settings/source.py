@@ -92,8 +92,9 @@ class SourceSection(Section):
     """[source]: the encoder to start from. Give exactly one of model, recipe and scratch."""
 
     model: ModelName | None = None
-    """Hub id or folder of a SparseEncoder or of any masked-language model; with ``head`` or ``units``, of a dense
-    embedder or a multi-vector encoder (ColBERT)."""
+    """Hub id or folder of a SparseEncoder, BGE-M3 or any masked-language model; with ``head`` or ``units``, of a dense
+    embedder or a multi-vector encoder (ColBERT), with ``units`` of a decoder too (Qwen3-Embedding). An adapter (LoRA)
+    is merged into the model that it changes (``pip install "vtkit[peft]"``)."""
 
     recipe: RecipeName | None = None
     """Another recipe, whose final model is the source; it is run first if necessary."""

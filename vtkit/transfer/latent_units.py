@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Dense
 from torch import Tensor, nn
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, named, with_sides, writes_units
@@ -33,6 +34,7 @@ from vtkit.encoder.fitted import HeadFit, UnitsFit
 from vtkit.encoder.fitted_head import ROWS_AT_ONCE, Head, States, fit_to_states, token_states
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.model_folder import first_of
+from vtkit.encoder.new_head import WithNewHead, with_layers
 from vtkit.settings.source import HEAD_STEPS, UNIT_STEPS, Units
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -149,9 +151,12 @@ def fit_units(
             names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
             behind = _rows_of_words(head.output(states.batch(looked_at)[0]), before, *tokens)
             rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
-    source, of_units = encoder.cpu()[0].auto_model, (rows.cpu(), bias.cpu())
-    grafted = partial(graft_head, source, encoder.tokenizer, *of_units)
-    plain = as_sparse_encoder(grafted(), encoder.tokenizer, folder / "model", section.pooling)
+    model, of_units = encoder.cpu()[0].auto_model, (rows.cpu(), bias.cpu())
+    if isinstance(model, WithNewHead):
+        plain = with_layers(encoder, *of_units, section.pooling)
+    else:
+        grafted = partial(graft_head, model, encoder.tokenizer, *of_units)
+        plain = as_sparse_encoder(grafted(), encoder.tokenizer, folder / "model", section.pooling)
     whole = with_sides(plain, encoder, output=named(names))
     return whole, UnitsFit(units, len(texts), len(states.ids), unexplained, dead, revived), read
 
@@ -184,13 +189,17 @@ def _dictionary(dictionary: str, encoder: SparseEncoder) -> SparseEncoder:
 
 def _units_of(known: SparseEncoder, head: Head) -> tuple[Tensor, Tensor]:
     """Decoder rows and biases of the units of another encoder, whose head ``head`` becomes."""
-    found = Head(known[0].auto_model)
-    head.map.load_state_dict(found.map.state_dict())
-    head.norm.load_state_dict(found.norm.state_dict())
-    names = dimension_names(known)
+    names, device = dimension_names(known), head.map.weight.device
     count = next((n for n, name in enumerate(names) if not re.fullmatch(rf"{n}(:.*)?'*", name)), len(names))
-    device = head.map.weight.device
-    return found.decoder.weight[:count].detach().to(device), found.decoder.bias[:count].detach().to(device)
+    if isinstance(known[-2], Dense):  # :func:`vtkit.encoder.new_head.layers`
+        head.map.load_state_dict(known[1].linear.state_dict())
+        rows, bias = known[-2].linear.weight[:, :-1] / len(head.map.weight) ** 0.5, known[-2].linear.bias
+    else:
+        found = Head(known[0].auto_model)
+        head.map.load_state_dict(found.map.state_dict())
+        head.norm.load_state_dict(found.norm.state_dict())
+        rows, bias = found.decoder.weight, found.decoder.bias
+    return rows[:count].detach().to(device), bias[:count].detach().to(device)
 
 
 def _rows_of_words(states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,10 @@ from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.calibrated import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.calibration import activation_rates, score_spread
 from vtkit.encoder.fitted import HeadFit
+from vtkit.encoder.kinds import can_weigh
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
+from vtkit.encoder.token_units import has_token_units
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.evaluation.gates.result import (
     PROBE_LENGTH,
@@ -40,8 +42,11 @@ TIED = (0.5, 0.999)
 def vector_gates(
     section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
 ) -> dict[Gate, Callable[[], Seen]]:
-    """Activation rate (not of uniCOIL), active dimensions and ties on ``texts``, whose openings stand for queries."""
+    """Activation rate (of encoders with logits), active dimensions and ties on ``texts``, whose openings stand for
+    queries."""
     broken: Finding = "warn" if more_follows else "fail"
+    no_logits = is_unicoil(encoder) or has_token_units(encoder)
+    usable = can_weigh(encoder) if no_logits else ~masked_dimensions(encoder[0].auto_model).cpu().numpy()
 
     @cache
     def vectors() -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
@@ -53,12 +58,10 @@ def vector_gates(
     ties: Finding = "warn" if is_unicoil(encoder) else broken
     gates: dict[Gate, Callable[[], Seen]] = {
         "activation": lambda: activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken),
-        "dimensions": lambda: dimensions_gate(
-            *vectors(), int((~masked_dimensions(encoder[0].auto_model)).sum()), broken
-        ),
+        "dimensions": lambda: dimensions_gate(*vectors(), int(usable.sum()), broken),
         "ties": lambda: ties_gate(*vectors(), ties),
     }
-    if is_unicoil(encoder):
+    if no_logits:
         del gates["activation"]
     if len(texts) < 3:
         del gates["ties"]

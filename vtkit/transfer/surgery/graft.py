@@ -22,6 +22,7 @@ from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.kernels.sparse_head import decoder_input, without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
+from vtkit.encoder.new_head import WithNewHead
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.vocabulary.trimmed import kept_ids
@@ -242,6 +243,10 @@ def trim_encoder(source: SparseEncoder, trimmed: PreTrainedTokenizerFast, folder
     """``source`` with the rows and biases of the tokens of ``trimmed``, each of which it has; a static query table too.
     Hidden states of texts whose tokens are all kept stay to the bit."""
     kept = kept_ids(source.tokenizer, trimmed)
+    if isinstance(source[0].model, WithNewHead):
+        source[0].model.keep(source[0].model.get_input_embeddings().weight.detach()[kept], trimmed)
+        source[0].processor = trimmed
+        return source
     rows = mlm_head(source[0].auto_model).decoder.out_features
     ones = np.ones(len(kept), dtype=np.float32)
     weights = csr_matrix((ones, kept, np.arange(len(kept) + 1)), shape=(len(kept), rows))
