@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from command_line import succeeds
+from command_line import invoke, succeeds
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
 from transformers import AutoModel, AutoModelForMaskedLM
 
+from vtkit.deploy.network import TermWeights
 from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.checkpoint import load_encoder, load_source_tokenizer, load_with_new_head, save_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.fitted_head import token_states
+from vtkit.encoder.kinds import as_splade
 from vtkit.encoder.sides import encode_side
 from vtkit.settings.source import Units
 from vtkit.system.errors import DataError
@@ -41,15 +43,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lora(**settings: object) -> object:
-    from peft import LoraConfig
-
+    peft = pytest.importorskip("peft", reason="peft merges adapters")
     torch.manual_seed(1)
-    return LoraConfig(r=4, lora_alpha=16, target_modules=["query", "dense"], init_lora_weights=False, **settings)
+    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=["query", "dense"], init_lora_weights=False, **settings)
 
 
 @pytest.mark.parametrize("saved_by", ["sentence-transformers", "peft"])
 def test_an_embedders_adapter_gives_the_vectors_of_peft(saved_by: str, tmp_path: Path) -> None:
-    from peft import get_peft_model
+    get_peft_model = pytest.importorskip("peft", reason="peft merges adapters").get_peft_model
 
     base = tiny.dense(tmp_path / "base", "cls")
     embedder = SentenceTransformer(str(base), device="cpu")
@@ -74,7 +75,7 @@ def test_an_embedders_adapter_gives_the_vectors_of_peft(saved_by: str, tmp_path:
 
 
 def test_a_sparse_encoders_adapter_is_a_source_and_its_index_is_searched(tmp_path: Path) -> None:
-    from peft import get_peft_model
+    get_peft_model = pytest.importorskip("peft", reason="peft merges adapters").get_peft_model
 
     model = get_peft_model(AutoModelForMaskedLM.from_pretrained(tiny.bare(tmp_path / "base")), lora()).eval()
     model.save_pretrained(tmp_path / "adapter")
@@ -86,7 +87,7 @@ def test_a_sparse_encoders_adapter_is_a_source_and_its_index_is_searched(tmp_pat
 
 
 def test_an_adapter_that_cannot_be_merged_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from peft import get_peft_model
+    get_peft_model = pytest.importorskip("peft", reason="peft merges adapters").get_peft_model
 
     folder, base = tmp_path / "adapter", tiny.bare(tmp_path / "base")
     get_peft_model(AutoModelForMaskedLM.from_pretrained(base), lora()).save_pretrained(folder)
@@ -210,3 +211,55 @@ def test_a_decoder_and_a_csr_encoder_are_named_with_what_to_do(tmp_path: Path) -
         load_encoder(str(tmp_path / "csr"))
     with pytest.raises(DataError, match=r"a sparse encoder, whose dimensions are .* or an autoencoder's"):
         load_with_new_head(str(tmp_path / "csr"))
+
+
+def recipe(folder: Path, model: Path, source: str, *sections: str) -> Path:
+    """A recipe in ``folder``, with the collection that its sections name."""
+    tiny.write_collection(folder / "collection", tiny.collection(120))
+    file = folder / "tiny.toml"
+    file.write_text(
+        f'[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "{model}"\n{source}\n' + "\n".join(sections)
+    )
+    return file
+
+
+UNITS = 'corpus = ["./collection"]\nsteps = 20\n[source.units]\nsize = 64\nactive = 4'
+CALIBRATE = '[calibrate]\ntarget_activation = 0.05\ncorpus = ["./collection"]'
+ADAPT = '[adapt]\nobjective = "crop"\ncorpus = ["./collection"]\nsteps = 2\nbatch_size = 4'
+TRIMMED = '[vocabulary]\nkind = "trimmed"\nsize = 400\ncorpus = ["./collection"]'
+WHOLE = '[vocabulary]\nkind = "source"'
+
+
+@pytest.mark.parametrize("section", [CALIBRATE, ADAPT])
+def test_units_of_a_decoder_are_neither_calibrated_nor_trained(section: str, tmp_path: Path) -> None:
+    file = recipe(tmp_path, decoders.qwen3(tmp_path / "qwen3"), UNITS, TRIMMED, section)
+    ended = invoke("run", file, "--runs", tmp_path / "runs")
+    assert isinstance(ended.exception, DataError)
+    assert "this encoder has none: its latent units come from dense layers" in str(ended.exception)
+    model = next(path.parent for path in (tmp_path / "runs").rglob("modules.json"))
+    encoder = load_encoder(str(model))
+    with pytest.raises(DataError, match="no engine can run it"):
+        TermWeights(encoder)
+
+
+def test_a_head_alone_is_not_fitted_to_a_decoder(tmp_path: Path) -> None:
+    source = 'corpus = ["./collection"]\nsteps = 20\n[source.head]'
+    file = recipe(tmp_path, decoders.qwen3(tmp_path / "qwen3"), source, WHOLE)
+    ended = invoke("run", file, "--runs", tmp_path / "runs")
+    assert "has no masked-language-model head, so that no head can be fitted alone" in str(ended.exception)
+
+
+def test_the_sparse_part_of_bge_m3_does_not_become_splade(tmp_path: Path) -> None:
+    encoder = load_encoder(str(bge_m3(tmp_path)[0]))
+    save_encoder(encoder, tmp_path / "saved")
+    for each in (encoder, load_encoder(str(tmp_path / "saved"))):
+        with pytest.raises(DataError, match="BGE-M3 has no masked-language-model head"):
+            as_splade(each)
+
+
+def test_positions_without_a_padding_id_are_named(tmp_path: Path) -> None:
+    folder = tiny.embedder(tmp_path / "model", "roberta")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": None}))
+    with pytest.raises(DataError, match=r"counts positions from its padding id, and its config\.json has none"):
+        load_with_new_head(str(folder))

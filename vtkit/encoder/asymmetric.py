@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
-from vtkit.encoder.token_units import ENCODER, POOLING, has_token_units
+from vtkit.encoder.token_units import ENCODER, POOLING, has_token_units, refuse_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling
 from vtkit.system.errors import DataError
 
@@ -133,7 +133,8 @@ def named(names: Iterable[str]) -> PreTrainedTokenizerFast:
 
 def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = True) -> None:
     """Stages that change both sides by changing one cannot take an asymmetric encoder; ``static_too``: nor a static
-    table."""
+    table; nor units without a head."""
+    refuse_token_units(encoder, stage)
     side = query_side(encoder)
     if side is not None and (static_too or isinstance(side[0], Transformer)):
         raise DataError(

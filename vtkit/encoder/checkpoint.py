@@ -32,6 +32,7 @@ from vtkit.encoder.model_folder import (
     SAFELY,
     SAFELY_WEIGHTS,
     SPARSE_LINEAR,
+    UNTRAINED_HEAD,
     check_file,
     first_of,
     library_errors,
@@ -75,6 +76,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     with quiet_libraries():
         if (folder / SPARSE_LINEAR).is_file():
             encoder = as_unicoil(load_with_new_head(name)).to(device)
+            setattr(encoder[0].auto_model.config, UNTRAINED_HEAD, True)
             with library_errors(f"{called}: {SPARSE_LINEAR} does not belong to its transformer"):
                 encoder[1].linear.load_state_dict(check_file(folder / SPARSE_LINEAR, called))
         elif not _has_modules(folder):

@@ -115,6 +115,12 @@ def settle_input(transformer: Any) -> None:
     files state, and pad those of a batch: a tokenizer without a padding token takes the model's, or another special
     token. Padding is masked, so that it changes no vector."""
     model, tokenizer = transformer.auto_model, transformer.tokenizer
+    for table in model.modules():
+        if hasattr(table, "create_position_ids_from_input_ids") and table.padding_idx is None:
+            raise DataError(
+                f"{model.name_or_path}: a model of the type {model.config.model_type} counts positions from its "
+                "padding id, and its config.json has none. Write the id of its padding token there as pad_token_id."
+            )
     transformer.max_seq_length = max_input_length(model, tokenizer)
     if tokenizer.pad_token is None:
         special = (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.unk_token_id, 0)

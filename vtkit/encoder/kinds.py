@@ -21,7 +21,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_side,
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.fitted_head import Head
 from vtkit.encoder.masked import is_masked
-from vtkit.encoder.model_folder import SAFELY_WEIGHTS, WEIGHTS
+from vtkit.encoder.model_folder import SAFELY_WEIGHTS, UNTRAINED_HEAD, WEIGHTS
 from vtkit.encoder.new_head import layers
 from vtkit.encoder.token_units import ENCODER, POOLING, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
@@ -66,6 +66,11 @@ def as_splade(encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` with SPLADE's weights in place of uniCOIL's: the maxima of its masked language model's logits."""
     if not is_unicoil(encoder):
         return encoder
+    if getattr(encoder[0].auto_model.config, UNTRAINED_HEAD, False):
+        raise DataError(
+            "BGE-M3 has no masked-language-model head, from whose logits SPLADE's weights come. Leave source.kind out, "
+            "or fit a head to it with [source.head]."
+        )
     return with_pooling(encoder, SpladePooling("max", "relu", encoder[0].auto_model.config.vocab_size))
 
 

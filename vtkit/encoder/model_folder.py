@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
-from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
@@ -18,13 +17,14 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vtkit.data.hub import downloads_allowed, fetch, fetch_again, read_json, read_settings
-from vtkit.encoder import adapters
 from vtkit.system.checksums import verify_part
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 
+ADAPTER = "adapter_config.json"  # in folders that peft saves
+
 CONFIGURATION_FILES = (
     "config.json",
-    adapters.SETTINGS,
+    ADAPTER,
     "modules.json",
     "config_sentence_transformers.json",
     "router_config.json",
@@ -52,6 +52,9 @@ WEIGHTS = SAFETENSORS[0]
 
 SPARSE_LINEAR = "sparse_linear.pt"
 """The map from token states to term weights that BGE-M3 (arXiv:2402.03216) has beside its transformer."""
+
+UNTRAINED_HEAD = "vtkit_untrained_head"
+"""Key of a model's config.json: nothing was ever trained to give its logits (BGE-M3)."""
 
 OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
 """Types of modules that are vtkit's own, by which modules.json may name them."""
@@ -97,43 +100,17 @@ def model_folder(name: str, label: str = "source model") -> Path:
     """:func:`find_model` and :func:`check_model`; of an adapter the folder of the model that it is merged into."""
     folder, called = find_model(name, label), f"{label} {name}"
     check_model(folder, called)
-    adapter = adapter_folder(folder, called)
-    if adapter is None:
+    if (adapter := adapter_folder(folder, called)) is None:
         return folder
-    base = model_folder(adapters.adapted_model(adapter, called), f"{called}: the adapted model")
-    changed = transformer_folder(base, called)
-    with library_errors(f"{called} cannot be merged into {base}"):
-        model = partial(_with_adapter, adapter, changed)
-        merged = adapters.merged(folder, adapter, base, changed, loaded_files(base), model)
-    check_model(merged, called)
-    return merged
+    from vtkit.encoder.adapters import merged
 
-
-def _with_adapter(adapter: Path, base: Path) -> Any:
-    """The transformer ``base`` with an adapter merged into it. An adapter says by the names of its tensors whether it
-    was trained on the transformer alone or with a head behind it."""
-    from peft import PeftModel
-    from safetensors import safe_open
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, AutoConfig
-
-    config = type(AutoConfig.from_pretrained(str(base), **SAFELY))
-    kind = MODEL_MAPPING[config]
-    with safe_open(adapter / adapters.WEIGHTS, "pt") as tensors:
-        names = list(tensors.keys())
-    if any(name.startswith(f"base_model.model.{kind.base_model_prefix}.") for name in names):
-        heads = (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
-        kind = next((mapping[config] for mapping in heads if config in mapping), kind)
-    model, missing = load_complete(kind, base, str(base), unused="pooler", dtype="float32")
-    refuse_lacking(str(base), model, missing)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "Found missing adapter keys")  # of another model, or cut short
-        return PeftModel.from_pretrained(model, str(adapter), local_files_only=True).merge_and_unload()
+    return merged(folder, adapter, called)
 
 
 def adapter_folder(folder: Path, label: str) -> Path | None:
     """The folder of the adapter that a model's folder has instead of a transformer; None if it has none."""
     for inside in transformer_folders(folder, label):
-        if (inside / adapters.SETTINGS).is_file() and not (inside / "config.json").is_file():
+        if (inside / ADAPTER).is_file() and not (inside / "config.json").is_file():
             return inside
     return None
 
@@ -178,8 +155,9 @@ def check_model(folder: Path, label: str) -> None:
     """Refuse the folder of a transformers or sentence-transformers model that would run code, or that is damaged;
     messages begin with ``label``."""
     if adapter := adapter_folder(folder, label):
-        adapters.adapted_model(adapter, label)
-        check_file(adapter / adapters.WEIGHTS, label)
+        from vtkit.encoder.adapters import adapted_model
+
+        adapted_model(adapter, label)
         return
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")

@@ -13,6 +13,8 @@ from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sparse_encoder import modules as library
 from torch import Tensor, nn
 
+from vtkit.system.errors import DataError
+
 
 class SparseAutoEncoderTokenEncoder(Module):  # type: ignore[misc]
     """The k largest units of each token, ReLU(top_k(W (x̂ − p) + b)), where x̂ is the token's state less ``data_mean``,
@@ -105,3 +107,12 @@ def has_token_units(encoder: SparseEncoder) -> bool:
     """Report whether ``encoder`` makes units by modules of their own, an autoencoder or a dense layer, behind a
     transformer without logits over a vocabulary: it is only used."""
     return any(isinstance(module, ENCODER | Dense) for module in encoder)
+
+
+def refuse_token_units(encoder: SparseEncoder, stage: str) -> None:
+    """Refuse stages that change a masked-language-model head where there is none."""
+    if has_token_units(encoder):
+        raise DataError(
+            f"[{stage}] changes a masked-language-model head, and this encoder has none: its latent units come from "
+            f"dense layers or an autoencoder behind the transformer, and are used as they are. Remove [{stage}]."
+        )

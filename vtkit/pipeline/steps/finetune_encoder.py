@@ -48,6 +48,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of, rank_by_dot_products
+    from vtkit.encoder.token_units import refuse_token_units
     from vtkit.system import distributed
     from vtkit.training import reporting
     from vtkit.training.document_expansion.expansions import Expansions
@@ -60,6 +61,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     if section.taught and section.scores:
         data = with_scores(data, section.scores)
     encoder = load_encoder(str(inputs["model"] / "model"))
+    refuse_token_units(encoder, "finetune")
     rank_by_dot_products(encoder)
     encoder = with_query_encoder(encoder, section, data.contents)
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")

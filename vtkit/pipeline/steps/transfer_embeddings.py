@@ -99,7 +99,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     before = parameters = sum(weight.numel() for weight in encoder.parameters())
     if len(target) < len(encoder.tokenizer):
         encoder = trim_encoder(encoder, target, out / "work")
-        shutil.rmtree(out / "work")
+        shutil.rmtree(out / "work", ignore_errors=True)
         parameters = sum(weight.numel() for weight in encoder.parameters())
         console.say(
             f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters are kept, {4e-6 * parameters:,.0f} of "
