@@ -95,4 +95,4 @@ def _with_adapter(adapter: Path, base: Path) -> Any:
     refuse_lacking(str(base), model, missing)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Found missing adapter keys")  # of another model, or cut short
-        return PeftModel.from_pretrained(model, str(adapter), local_files_only=True).merge_and_unload()
+        return PeftModel.from_pretrained(model, str(adapter), **SAFELY).merge_and_unload()
