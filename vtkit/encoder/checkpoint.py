@@ -274,7 +274,8 @@ def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") 
 def class_of(folder: Path) -> Any:
     """The class by which transformers loads the model in ``folder``: as a masked language model where its architecture
     has one."""
-    config = AutoConfig.from_pretrained(str(folder), **SAFELY)
+    with library_errors(f"{folder} cannot be loaded"):
+        config = AutoConfig.from_pretrained(str(folder), **SAFELY)
     return AutoModelForMaskedLM if type(config) in MODEL_FOR_MASKED_LM_MAPPING else AutoModel
 
 
