@@ -66,6 +66,7 @@ FOLDERS: dict[str, tuple[Mapping[str, str | bytes], list[str], str]] = {
     "tables with the names of splits": ({"docs.train.csv": cells("a"), "docs.test.csv": cells("b")}, ["a", "b"], ""),
     "tables in folders called data": ({"docs.csv": cells("a"), "data/train.csv": cells("b")}, ["a", "b"], ""),
     "a corpus and queries": ({"corpus.jsonl": rows("a"), "queries.jsonl": rows("q")}, ["a"], "Not read: 1 .jsonl"),
+    "a corpus and judgements": ({"corpus.jsonl": rows("a"), "qrels/test.tsv": QRELS}, ["a"], "Not read: 1 .tsv"),
     "a collection with a table and a note": (
         {"corpus.jsonl": rows("a"), "queries.jsonl": rows("q"), "qrels/test.tsv": QRELS, "x.csv": "", "n.txt": "n"},
         ["a"],

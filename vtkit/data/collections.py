@@ -59,17 +59,18 @@ def is_collection(name: str | Path) -> bool:
 
 def is_collection_folder(folder: Path, files: Set[Path]) -> bool:
     """Report whether documents given as ``folder`` are a collection: its README names a corpus, or it holds corpus,
-    queries and judgements, or vtkit made it with a corpus. Corpus and queries alone, or in a folder below, may have
-    their names by chance: nothing else may then be among the ``files``."""
+    queries and judgements, or vtkit made it with a corpus. A corpus with queries or judgements alone, or in a folder
+    below, may have its name by chance: nothing else may then be among the ``files``."""
     with suppress(DataError):
         if any("corpus" in parts for parts in head_patterns(folder / "README.md").values()):
             return True
     configurations = find_parts({folder: PARTS}, heads=False)
     top = configurations.get("", {})
-    if len(top) == len(PARTS) or ("corpus" in top and records_in(folder)):
-        return True
     of_parts = chain(*(chain(*splits.values()) for parts in configurations.values() for splits in parts.values()))
-    return files <= {*of_parts} and any({"corpus", "queries"} <= parts.keys() for parts in configurations.values())
+    judged = any("qrels" in path.relative_to(folder).as_posix() for path in files)
+    whole = any("corpus" in parts and (judged or "queries" in parts) for parts in configurations.values())
+    made = "corpus" in top and bool(records_in(folder))
+    return len(top) == len(PARTS) or made or (whole and files <= {*of_parts})
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
