@@ -22,7 +22,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1803, 97),
     "deploy": (2251, 230),
-    "data": (2876, 328),
+    "data": (2879, 328),
     "encoder": (2816, 289),
     "evaluation": (1394, 134),
     "pipeline": (3457, 264),

@@ -229,7 +229,7 @@ def test_spans_that_tell_nothing_apart_choose_no_weight() -> None:
     assert found is not None
     assert found.bm25 < found.encoder < 0.16
     assert (found.noise, found.weight) == (True, ENCODER_WEIGHT)
-    assert found.words.startswith("a fixed weight, for spans tell these documents hardly apart: 80 spans find")
+    assert found.words.startswith("a small weight, since spans hardly tell these documents apart: 80 spans find")
     assert not any(found.contradicts(weight) for weight in WEIGHTS)
 
 

@@ -57,20 +57,24 @@ def is_collection(name: str | Path) -> bool:
     return folder_and_config(name) is not None or is_public(str(name))
 
 
-def is_collection_folder(folder: Path, files: Set[Path]) -> bool:
-    """Report whether documents given as ``folder`` are a collection: its README names a corpus, or it holds corpus,
-    queries and judgements, or vtkit made it with a corpus. A corpus with queries or judgements alone, or in a folder
-    below, may have its name by chance: nothing else may then be among the ``files``."""
+def collection_in(folder: Path, files: Set[Path]) -> set[Path] | None:
+    """The parts of the collection that documents given as ``folder`` are, if all three are there, else an empty set;
+    None if it is no collection.
+
+    It is one if its README names a corpus, if it holds corpus, queries and judgements, or if vtkit made it with a
+    corpus. A corpus with queries or judgements alone, or in a folder below, may have its name by chance: nothing else
+    may then be among the ``files``.
+    """
     with suppress(DataError):
         if any("corpus" in parts for parts in head_patterns(folder / "README.md").values()):
-            return True
+            return set()
     configurations = find_parts({folder: PARTS}, heads=False)
-    top = configurations.get("", {})
-    of_parts = chain(*(chain(*splits.values()) for parts in configurations.values() for splits in parts.values()))
+    of_parts = {*chain(*(chain(*splits.values()) for parts in configurations.values() for splits in parts.values()))}
+    if len(top := configurations.get("", {})) == len(PARTS):
+        return of_parts
     judged = any("qrels" in path.relative_to(folder).as_posix() for path in files)
     whole = any("corpus" in parts and (judged or "queries" in parts) for parts in configurations.values())
-    made = "corpus" in top and bool(records_in(folder))
-    return len(top) == len(PARTS) or made or (whole and files <= {*of_parts})
+    return set() if ("corpus" in top and records_in(folder)) or (whole and files <= of_parts) else None
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:

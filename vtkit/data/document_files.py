@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from vtkit.data.collections import files_of, is_collection, is_collection_folder
+from vtkit.data.collections import collection_in, files_of, is_collection
 from vtkit.data.documents import METADATA, Place, gathered
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Document, Query, read_documents, read_queries, too_long
@@ -76,28 +76,32 @@ def read_document_file(name: str, columns: Columns = RECOGNISED) -> Sequence[Doc
 def chosen_files(name: str | Path) -> list[Path] | None:
     """The files of the documents in a folder or a collection; None if ``name`` is neither.
 
-    A folder is a collection if :func:`~vtkit.data.collections.is_collection_folder` says so. Else its texts are read,
-    or its tables if it has no texts but such as a README and a licence. Whatever is not read is counted by kind.
+    A folder is a collection if :func:`~vtkit.data.collections.collection_in` says so. Else its texts are read,
+    or its tables if it has no texts but such as a README and a licence. Whatever is not read is counted by kind,
+    but for the queries and judgements of a collection that has nothing else.
     """
     folder = Path(name)
     if not os.path.isdir(folder):
         return files_of(str(name), "corpus") if is_collection(name) else None
     texts, tables, others = list_files(folder)
     pages = {path for path in texts if _PAGES.match(path.name)}
-    if is_collection_folder(folder, {*texts, *tables} - pages):
+    parts = collection_in(folder, {*texts, *tables} - pages)
+    if parts is not None:
         files, what = files_of(str(name), "corpus"), "the corpus of a collection is read"
     elif tables and len(pages) == len(texts):
         files, what = tables, "tables are read, a document per row"
     else:
         files, what = texts, "texts are read, a document per file" + ("; tables are read alone" if tables else "")
-    others.update(form_of(path) for path in sorted({*texts, *tables} - {*files}))
+    unread = {*texts, *tables} - {*files}
+    if others or not unread <= (parts or set()):  # a whole collection and nothing else needs no word
+        others.update(map(form_of, sorted(unread)))
     once = {os.path.realpath(path): path for path in sorted(files, key=Path.is_symlink, reverse=True)}
     if len(once) < len(files):
         others["link to another of the files"] += len(files) - len(once)
         files = [path for path in files if once[os.path.realpath(path)] == path]
     if others:
-        unread = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common())
-        console.once(console.warn, f"{folder}: {what}. Not read: {unread}")
+        counted = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common())
+        console.once(console.warn, f"{folder}: {what}. Not read: {counted}")
     return files
 
 

@@ -65,7 +65,7 @@ class ProbedWeight(Result):
         by_encoder = f"{self.pairs} spans find their own document with a mean reciprocal rank of {self.encoder:.3f}"
         found = f"{by_encoder} by the encoder, {self.bm25:.3f} by BM25"
         if self.noise:
-            return f"a fixed weight, for spans tell these documents hardly apart: {found}"
+            return f"a small weight, since spans hardly tell these documents apart: {found}"
         if self.encoder < RATIOS[1] * self.bm25 and self.curve[-1][2] < CHANCE:
             return f"{found}: the encoder finds spans worse than BM25; does it know the language {self.language!r}?"
         return found

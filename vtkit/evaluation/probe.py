@@ -202,8 +202,8 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
 
     The weight at which the sum finds *spans* best is no guide, since spans repeat the words of their documents and so
     favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not. An encoder
-    that adds nothing to BM25 on spans at any weight has the smallest of :data:`RATIO_WEIGHTS`; where spans tell no
-    documents apart, it has :data:`ENCODER_WEIGHT`.
+    that adds nothing to BM25 on spans at any weight has the smallest of :data:`RATIO_WEIGHTS`. If spans tell no
+    documents apart, no encoder has more than :data:`ENCODER_WEIGHT`.
 
     Args:
         encoder: what it finds for the queries of ``probe`` among its documents, all called by their numbers.
@@ -225,5 +225,5 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
         curve.append((weight, float(both.mean()), p))
     ratio = curve[-1][1] / max(curve[0][1], 1e-9) if any(found > curve[0][1] for _, found, _ in curve[1:]) else 0.0
     noise = max(curve[0][1], curve[-1][1]) < float(np.mean(1 / np.arange(1, count + 1))) + TELLING
-    weight = ENCODER_WEIGHT if noise else round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2)
+    weight = ENCODER_WEIGHT if noise and ratio > RATIOS[0] else round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2)
     return ProbedWeight(weight, tuple(curve), count, language, noise)
