@@ -92,7 +92,7 @@ def test_from_an_empty_folder_to_an_answered_query(
         limited = json.loads(invoke("search", out, query, "--json", "--where", "year >= 2040").output)["results"]
         assert limited
         assert all(int(result["id"].rpartition("/")[2]) >= 50 for result in limited)
-        assert first["metadata"] == {"url": "https://example.org/0", "year": 1990}
+        assert first["metadata"] == {"url": "https://example.org/0", "year": "1990"}  # as it is written
         assert json.loads((out / "built.json").read_text())["documents"] == 60
     again = invoke("build", documents, "--embedder", embedder, "--language", "en", "--out", out, *SMALL)
     assert isinstance(again.exception, RecipeError)

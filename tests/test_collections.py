@@ -571,7 +571,7 @@ def test_an_id_of_ir_datasets_is_a_collection(registered: str, monkeypatch: pyte
 def test_an_unknown_id_leaves_nothing_behind(registered: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ir_datasets:beir/scifakt/test: ir_datasets has no such id"):
         load_retrieval("ir_datasets:beir/scifakt/test", "test")
-    assert not list((tmp_path / "cache" / "ir_datasets").iterdir())
+    assert not list(tmp_path.glob("cache/ir_datasets/*"))
 
 
 def test_documents_without_a_text_field_are_read_by_their_default_text() -> None:

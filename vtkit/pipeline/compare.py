@@ -47,9 +47,7 @@ class QueryFilter:
         words = text.split()
         if len(words) < self.fewest_words or (self.most_words is not None and len(words) > self.most_words):
             return False
-        return tokenizer is None or any(
-            len(tokenizer(word, add_special_tokens=False)["input_ids"]) > 1 for word in words
-        )
+        return tokenizer is None or any(len(tokenizer.tokenize(word)) > 1 for word in words)
 
 
 @dataclass(frozen=True)

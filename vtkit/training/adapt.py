@@ -219,9 +219,7 @@ def _distill(
         return listwise_divergence(batch.scores, scores[batch.step].to(batch.queries.device))
 
     def contrastive(batch: Batch) -> Tensor:
-        numbers = torch.tensor(steps[batch.step].numbers)
-        repeated = (numbers[:size, None] == numbers).fill_diagonal_(False)  # documents that repeat a query's own
-        return info_nce(batch.scores, repeated=repeated.to(batch.queries.device))
+        return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
 
     terms = [Term("distillation", distillation)]
     if loss == "listwise":
@@ -240,6 +238,12 @@ def _generated(
         for number, queries in zip(used, written, strict=True)
     }
     return [next(turns[number]) for number in rows]
+
+
+def _repeated(step: Asked) -> Tensor:
+    """Mask of the candidates that repeat a query's own document, as the documents of other queries."""
+    numbers = torch.tensor(step.numbers)
+    return (numbers[: len(step.queries), None] == numbers).fill_diagonal_(False)
 
 
 def _sampled(rankings: Sequence[np.ndarray], own: Sequence[int], documents: int, seed: int) -> np.ndarray:
