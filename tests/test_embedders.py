@@ -156,7 +156,7 @@ def test_models_of_another_kind_and_what_is_no_model_are_refused(plain: str, tmp
         with pytest.raises(DataError, match=said):
             embed(["apple"], str(name))
 
-    refused(tmp_path, r"neither modules\.json nor config\.json")
+    refused(tmp_path, r"neither config\.json nor modules\.json")
     refused(tmp_path / "nowhere", "no such folder")
     refused("nobody/no-such-embedder", "--download")
     tiny.encoder(tmp_path).save(str(tmp_path / "sparse"))

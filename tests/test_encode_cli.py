@@ -168,7 +168,7 @@ def test_queries_in_a_folder_and_unknown_files_are_refused(tmp_path: Path) -> No
     for read in (read_query_file, read_queries_as_documents):
         with pytest.raises(DataError, match=r"is a folder|queries are missing"):
             read(str(tmp_path / "texts"))
-    for name in ("a.xml", "a.json.gz"):
+    for name in ("a.xml", "a.ods.gz"):
         (tmp_path / name).write_bytes(b"<a>")
         with pytest.raises(DataError, match=r"has an unknown format\. Documents are a folder"):
             read_document_file(str(tmp_path / name))

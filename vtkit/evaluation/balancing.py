@@ -109,10 +109,10 @@ def in_one_index(
         bm25: over the same documents or passages.
         encode: encodes the queries of ``balancing``.
     """
-    from vtkit.search.exact import ExactIndex
+    from vtkit.search.engine import index_in_memory
     from vtkit.search.lexical import LexicalPart
 
-    system = SparseSystem(ExactIndex.build(vectors, passages), encode)
+    system = SparseSystem(index_in_memory(vectors, passages), encode)
     measured = balance_of(system, bm25, balancing, DEPTH, measure, probed)
     impacts, factors = bm25.bm25.index.by_document(), (measured.weight, measured.deviations)
     part = LexicalPart.balanced(bm25.bm25.terms, vectors, impacts, *factors)

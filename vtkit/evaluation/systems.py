@@ -82,7 +82,7 @@ class SparseSystem:
         """
         from vtkit.encoder.documents import Dimensions, as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
-        from vtkit.search.exact import ExactIndex
+        from vtkit.search.engine import index_in_memory
         from vtkit.search.sharded_encoding import kept_vectors
 
         length, precision = settings.document_length, settings.precision
@@ -95,7 +95,7 @@ class SparseSystem:
         vectors = kept_vectors(encoder, contents, length, place, precision, said, most, mass)
         vectors = as_indexed(encoder, vectors, contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
-        return cls(ExactIndex.build(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
+        return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         queries = self.queries(asked)

@@ -254,10 +254,9 @@ def _difference(
         own = {token.token: token.product for token in each.tokens}
         special = sum(token.product for token in each.special_tokens)
         parts.append(own | ({"special tokens": special} if special else {}))
-    tokens = [
-        TokenDifference(token, round(parts[0].get(token, 0.0), 4), round(parts[1].get(token, 0.0), 4))
-        for token in dict.fromkeys([*parts[0], *parts[1]])
-    ]
+    left, right = parts
+    names = left | right
+    tokens = [TokenDifference(name, round(left.get(name, 0.0), 4), round(right.get(name, 0.0), 4)) for name in names]
     tokens.sort(key=lambda each: -abs(each.after - each.before))
     ranks = (explanations[0].rank, explanations[1].rank)
     return QueryDifference(query, text, before, after, document, ranks, tuple(tokens[:TOKENS_SHOWN]))

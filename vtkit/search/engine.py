@@ -172,3 +172,10 @@ def reach_engine(index: IndexSection) -> None:
         from vtkit.search.opensearch_client import connected_to
 
         connected_to(index).close()
+
+
+def index_in_memory(documents: sp.csr_matrix, passages: Passages | None = None) -> Index:
+    """An exact index that is not kept, of documents or their passages."""
+    from vtkit.search.exact import ExactIndex
+
+    return ExactIndex.build(documents, passages)

@@ -16,7 +16,7 @@ from vtkit.encoder.dense import encode_dense
 from vtkit.encoder.sides import encode_side
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import index_in_memory
 from vtkit.search.index_info import Ids, Scores
 from vtkit.search.sharded_encoding import kept_vectors
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
@@ -191,7 +191,7 @@ def model_ranking(
             )
         weights = kept_vectors(searching.encoder, documents, lengths[1], vectors, precision, said)
         terms = encode_side(searching.encoder, queries, "query", lengths[0], precision=precision)
-        return clear(*ExactIndex.build(weights).search(terms, depth))
+        return clear(*index_in_memory(weights).search(terms, depth))
 
     ranking = kept_array(file, ranked)
     shutil.rmtree(vectors, ignore_errors=True)

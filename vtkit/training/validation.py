@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import to_run
 from vtkit.encoder.sides import encode_side
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import index_in_memory
 from vtkit.search.measures.effectiveness import evaluate
 from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console, distributed
@@ -56,7 +56,7 @@ class ValidationSet:
         precision = fastest_precision()
         documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
-        ids, scores = ExactIndex.build(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
+        ids, scores = index_in_memory(documents).search(queries, min(VALIDATION_DEPTH, len(self.documents)))
         if self.own:
             ids = np.where(ids == np.array(self.own)[:, None], -1, ids)
         names = [str(number) for number in range(max(len(self.queries), len(self.documents)))]

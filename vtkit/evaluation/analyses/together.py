@@ -22,7 +22,7 @@ from vtkit.evaluation.analyses.coarse_graining import CoarseGraining, coarse_gra
 from vtkit.evaluation.analyses.coverage import Coverage, coverage
 from vtkit.evaluation.analyses.rsj import RETRIEVED, RsjGap, rsj_gap
 from vtkit.search.bm25 import Bm25
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import index_in_memory
 from vtkit.system.results import Result
 from vtkit.system.runtime import fastest_precision
 from vtkit.vocabulary.casing import fold_map
@@ -86,7 +86,7 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
     precision = fastest_precision()
     document_vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description="documents")
     query_vectors = encode_side(encoder, questions, "query", LONGEST_QUERY, precision=precision, description="queries")
-    ids = ExactIndex.build(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
+    ids = index_in_memory(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
     gap = rsj_gap(sample.presence, sample.terms, relevant, [row[row >= 0] for row in ids])
     if writes_units(encoder):
         return Analyses(len(questions), len(texts), gap)
