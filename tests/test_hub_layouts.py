@@ -246,8 +246,8 @@ def test_a_bare_masked_language_model_loads_from_every_form(form: str, tmp_path:
 def test_an_embedder_in_bge_m3s_layout(tmp_path: Path) -> None:
     folder = pickle_only(embedder(tmp_path))
     expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
-    for name in ("colbert_linear.pt", "sparse_linear.pt"):
-        (folder / name).write_bytes(b"never opened")
+    (folder / "colbert_linear.pt").write_bytes(b"never opened")
+    torch.save({"weight": torch.ones(1, 8), "bias": torch.zeros(1)}, folder / "sparse_linear.pt")
     (folder / "sentencepiece.bpe.model").write_bytes(b"beside tokenizer.json")
     write(folder / "onnx" / "config.json", {"model_type": "nothing known"})
     (folder / "onnx" / "model.onnx_data").write_bytes(b"0" * 1000)

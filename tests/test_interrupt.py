@@ -71,8 +71,8 @@ CONTINUED = "interrupted; the same command continues"
         ("vtkit.pipeline.run", "run r.toml", CONTINUED),
         ("vtkit.pipeline.run", "run r.toml --dry-run", "interrupted"),
         ("vtkit.api", "encode model texts --out vectors", CONTINUED),
-        ("vtkit.api", "evaluate bm25 --on data --out results", CONTINUED),
-        ("vtkit.api", "evaluate bm25 --on data", "interrupted"),
+        ("vtkit.pipeline.evaluate", "evaluate bm25 --on data --out results", CONTINUED),
+        ("vtkit.pipeline.evaluate", "evaluate bm25 --on data", "interrupted"),
         ("vtkit.api", "index vectors --out index", "interrupted"),  # begins again
     ],
 )

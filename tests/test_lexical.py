@@ -151,7 +151,7 @@ def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished:
 def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:
     report = report_of(finished)
     (results,) = report.results
-    rows = {row.model: row for row in results.rows if row.index}
+    rows = {row.model: row for row in results.rows if row.role == "deployed"}
     assert list(rows) == ["deployed"]
     alone = next(row for row in results.rows if row.model == "transfer")
     assert all(row.p_value_vs_bm25 is not None for row in rows.values())
@@ -194,7 +194,7 @@ def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_th
     (collection / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", "utf-8")
     folder = run(home / "tiny.toml", changes, runs=home / "learned-runs", threads=1)
     report = report_of(folder)
-    balance = next(row.balance for row in report.results[0].rows if row.index)
+    balance = next(row.balance for row in report.results[0].rows if row.role == "deployed")
     assert balance.chosen is not None
     assert balance.chosen > 0.5
     assert dict(balance.curve)[1.0] == pytest.approx(1, abs=0.01)

@@ -93,7 +93,7 @@ def test_an_adapter_that_cannot_be_merged_says_why(tmp_path: Path, monkeypatch: 
     get_peft_model(AutoModelForMaskedLM.from_pretrained(base), lora()).save_pretrained(folder)
     settings = folder / "adapter_config.json"
     written = json.loads(settings.read_text())
-    monkeypatch.setattr("vtkit.encoder.adapters.find_spec", lambda name: None)
+    monkeypatch.setattr("vtkit.encoder.model_folder.find_spec", lambda name: None)
     with pytest.raises(Exception, match=r"needs peft, which is not installed: pip install 'vtkit\[peft\]'"):
         load_encoder(str(folder))
     monkeypatch.undo()
