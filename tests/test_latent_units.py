@@ -395,7 +395,7 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     assert "64 units explain" in shown
     assert "gate read_back after transfer: pass" in shown
     page = (made / "report.md").read_text("utf-8")
-    assert "transfer" in page
+    assert "after vocabulary" in page
     assert "64 units explain" in page
     encoder = load_encoder(str(made / "model"))
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach()
