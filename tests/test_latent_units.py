@@ -413,7 +413,7 @@ def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.Capture
     assert re.search(r"left out of documents \| [1-9]\d? % of their weights", page)
     found = succeeds("explain", str(made), tiny.collection(40).documents[1].text, "d1")
     shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
-    for kind in (r"\d+:[a-z]+.*", r"\d+:\(.*\)", r"bm25:.+", r"(##)?[a-z]+"):
+    for kind in (r"theme [a-z]+ \(\d+\)", r"theme \(.*\) \(\d+\)", r"bm25:.+", r"(##)?[a-z]+"):
         assert any(re.fullmatch(kind, name) for name in shared), found.output
     other = recipe.with_name("other.toml")
     other.write_text(

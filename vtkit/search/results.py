@@ -22,8 +22,9 @@ NO_WORD = "meaning, no single word"
 """Shown for what a score owes to no word of the query: special tokens, punctuation, and themes of the whole query."""
 
 
-LATENT_TERM, READABLE = re.compile(r"(?s)^(\d+):(\S+).*"), r"theme \2 (\1)"
-"""The name of a latent term, ``271:instagram facebook``, and how a person reads it: ``theme instagram (271)``."""
+LATENT_TERM, READABLE = re.compile(r"(?s)^(\d+):((\()?[^\s()]+).*?(?(3)(\)))$"), r"theme \2\4 (\1)"
+"""The name of a latent term, ``271:instagram facebook``, and how a person reads it: ``theme instagram (271)``.
+A name in parentheses, of words that many terms share, keeps both."""
 
 
 class WordShare(NamedTuple):
