@@ -22,7 +22,7 @@ function marked(parts) {
 }
 
 // The words of a latent term, 271:instagram facebook twitter; none for a token.
-const themeWords = (token) => (/^\d+:(\S.*)$/s.exec(token)?.[1] ?? "").split(" ").filter(Boolean);
+const themeWords = (token) => (/^\d+:\(?(\S.*?)\)?$/s.exec(token)?.[1] ?? "").split(" ").filter(Boolean);
 
 // A token, or the best word of a latent term.
 function readable(token) {
