@@ -621,7 +621,10 @@ def test_a_hub_that_cannot_be_reached_is_named(
     ("override", "said"),
     [
         ("source.model=./file.txt", "is a file, not the folder of a model"),
-        ("source.model=./empty", "empty holds no model: it has neither config.json nor modules.json."),
+        (
+            "source.model=./empty",
+            "empty holds no model: it has neither config.json nor modules.json nor adapter_config.json.",
+        ),
         ("vocabulary.tokenizer=./empty", "empty holds no tokenizer: it has none of tokenizer.json"),
         ("source.recipe=./empty", "empty is a folder, not a recipe."),
         ('transfer={method="parallel", parallel.files=["empty"]}', "not a file of two tab-separated columns"),

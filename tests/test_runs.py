@@ -86,7 +86,8 @@ def test_summed_runs_hold_the_largest_sums_of_the_union(
     joined = weighted_sum(a, b, depth, weight, deviations)
     assert joined.keys() == a.keys() | b.keys()
     for query, results in joined.items():
-        first, second = dict(a.get(query, [])), dict(b.get(query, []))
+        first = dict(a.get(query, [])) if weight / deviations[0] else {}  # a list that weighs nothing adds nothing
+        second = dict(b.get(query, [])) if (1 - weight) / deviations[1] else {}
         sums = {
             d: weight * first.get(d, 0.0) / deviations[0] + (1 - weight) * second.get(d, 0.0) / deviations[1]
             for d in first.keys() | second.keys()

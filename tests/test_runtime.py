@@ -50,8 +50,10 @@ print("torch" in sys.modules, os.environ.get(POLICY), os.environ.get(SPIN))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep OpenMP's defaults")
-def test_threads_sleep_while_they_wait_if_other_programs_use_the_cores() -> None:
+def test_threads_sleep_while_they_wait_if_other_programs_use_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a second run, the quickstart took seven times its seconds: threads span for the core they waited for."""
+    for variable in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # a command that a test before this one called sets them
+        monkeypatch.delenv(variable, raising=False)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
         assert printed(WAITING) == ["False", "PASSIVE", "None"]

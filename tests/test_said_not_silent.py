@@ -143,7 +143,7 @@ def test_a_model_that_weighs_nothing_makes_no_vectors(index: Path) -> None:
 
 
 def test_a_corpus_beside_its_compressed_twin_is_named(tmp_path: Path) -> None:
-    for name in ("corpus.jsonl", "corpus.jsonl.gz"):
+    for name in ("corpus.jsonl", "corpus.jsonl.gz", "queries.jsonl"):
         (tmp_path / name).write_text('{"_id": "1", "text": "a river"}\n', "utf-8")
     code, said = called("gap", ".", ".", folder=tmp_path)
     assert code == 0

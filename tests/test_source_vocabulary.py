@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_encoder_stays_as_it_is_and_nothing_is_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = run(folder / "own.toml", runs=folder / "runs", until="transfer")
     shown = capsys.readouterr().err
-    assert "gate unicode after transfer: pass" in shown
+    assert "gate unicode after vocabulary: pass" in shown
     assert "gate overlap" not in shown
     assert "warning" not in shown
     model = next((made.parent / "artifacts").glob("transfer-*")) / "model"
@@ -74,12 +74,13 @@ def test_its_recipe_runs_to_the_report_and_shows_a_line_a_stage(folder: Path) ->
     gates = [line for line in lines if line.startswith("gate ")]
     assert gates
     assert all(re.fullmatch(r"gate [\w ]+ after \w+: (pass|skipped)", line) for line in gates), gates
-    head = next(line for line in lines if line.startswith("model "))
+    results = ended.stdout.splitlines()
+    head = next(line for line in results if line.startswith("model "))
     assert head.split()[:2] == ["model", "nDCG@10"]
-    deployed = next(line for line in lines if line.startswith("with BM25 in one index "))
+    deployed = next(line for line in results if line.startswith("with BM25 in one index "))
     assert re.match(r"with BM25 in one index +[01]\.\d{3} .* (< )?[01]\.\d+ +–$", deployed)
-    assert "the one index" in lines[-1]
-    assert "over BM25, p" in lines[-1]
+    assert "the one index" in results[-1]
+    assert "over BM25, p" in results[-1]
 
 
 def test_no_gate_compares_the_source_with_itself_and_its_files_are_in_the_key(folder: Path) -> None:
@@ -92,7 +93,7 @@ def test_no_gate_compares_the_source_with_itself_and_its_files_are_in_the_key(fo
     again = Plan(recipe, Store(folder / "elsewhere"))
     assert all(again.steps[name].dependencies.key != key for name, key in keys.items())
     (folder / "text.txt").write_text("слово дело река\n" * 60)  # which the source cannot read
-    with pytest.raises(CollapseError, match="gate unicode after transfer"):
+    with pytest.raises(CollapseError, match="gate unicode after vocabulary"):
         run(folder / "own.toml", runs=folder / "runs", until="transfer")
 
 

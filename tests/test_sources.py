@@ -110,7 +110,7 @@ def test_an_adapter_that_cannot_be_merged_says_why(tmp_path: Path, monkeypatch: 
     settings.write_text(json.dumps(written))
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
     (folder / "adapter_model.bin").write_bytes(pickle.dumps(print))
-    with pytest.raises(DataError, match=r"without adapter_model\.safetensors; no other form is loaded"):
+    with pytest.raises(DataError, match=r"lacks adapter_model\.safetensors; no other form loads"):
         load_encoder(str(folder))
 
 

@@ -394,8 +394,8 @@ WECHSEL = "source target -m wechsel --vectors wide.vec"
         ("source target -m focus --vectors nan.vec", r"nan\.vec: the vector of 'brook' holds a value that is not a"),
         ("source target -m ofa --vectors nan.vec", r"nan\.vec: the vector of 'brook' holds a value that is not a"),
         (f"{WECHSEL} --source-vectors narrow.vec --dictionary two.tsv", r"narrow\.vec has .* of 2 numbers .* of 3"),
-        (f"{WECHSEL} --source-vectors wide.vec --dictionary one.tsv", r"one\.tsv: 2 problems\n +line 1 has 1"),
-        ("source target -m parallel --parallel one.tsv", r"one\.tsv: 2 problems\n +line 1 has 1 columns, not 2"),
+        (f"{WECHSEL} --source-vectors wide.vec --dictionary one.tsv", r"one\.tsv: line 1 and 1 more has 1"),
+        ("source target -m parallel --parallel one.tsv", r"one\.tsv: line 1 and 1 more has 1 columns, not 2"),
         ("source gaps -m mean", r"the token 'hill' the id 3,000,000,000, and vocabularies end at"),
     ],
 )

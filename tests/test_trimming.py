@@ -201,7 +201,7 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
     made = run(tmp_path / "trimmed.toml", runs=tmp_path / "runs")
     shown = capsys.readouterr().err
     assert "million parameters are kept" in shown
-    assert "gate trimmed after transfer" in shown
+    assert "gate trimmed after vocabulary" in shown
     assert "tokens are kept" in (made / "report.md").read_text("utf-8")
     (tmp_path / "trimmed.toml").write_text(RECIPE[: RECIPE.index("[evaluate]")])
     with pytest.raises(RecipeError, match=r"vocabulary\.corpus is missing"):

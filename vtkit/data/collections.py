@@ -173,8 +173,7 @@ class _Place:
 
 
 def _find(name: str, split: str, needed: Sequence[Part]) -> _Place:
-    folder = folder_and_config(name)
-    if folder is not None:
+    if (folder := folder_and_config(name)) is not None:
         called = "-".join(filter(None, [folder[0].resolve().name, folder[1]]))
         place = _Place(called, _chosen(*folder), name, LAYOUT)
     else:

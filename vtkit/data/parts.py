@@ -61,7 +61,8 @@ def find_parts(folders: Mapping[Path, Sequence[Part]], *, heads: bool = True) ->
     Args:
         folders: folder -> the parts to read from it. Where that is judgements alone, each file in the folder itself
             holds judgements and is named after its split.
-        heads: whether the head of a README decides where it names files; else only a look is taken, without warnings.
+        heads: whether the head of a README decides where it names files; else only a look is taken, without warnings,
+            and files that differ in their endings alone all belong to their part.
 
     Returns:
         Configuration -> its parts; "" is a configuration without a name.
@@ -154,7 +155,8 @@ def _named(folder: Path, only_qrels: bool, *, warns: bool) -> Iterator[_File]:
                 said = f"{path} is read; {names} beside it is ignored. Remove the outdated file."
                 console.once(console.warn, said)
             groups = match.groupdict()
-            yield part, groups.get("config") or "", groups.get("split") or "", path
+            for file in [path] if warns else [path, *others]:
+                yield part, groups.get("config") or "", groups.get("split") or "", file
 
 
 def _by_ending(files: Iterable[Path]) -> list[list[Path]]:

@@ -487,7 +487,7 @@ def model_files(names: Iterable[str], modules: Iterable[str]) -> list[str]:
 # Adapters (LoRA and its kin, as peft saves them): folders with only what training added to another model. An adapter is
 # merged into that model, W + s B A for each weight W that it changes, and everything else reads the result.
 
-WEIGHTS = "adapter_model.safetensors"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def adapted_model(adapter: Path, label: str) -> str:
@@ -500,9 +500,9 @@ def adapted_model(adapter: Path, label: str) -> str:
     base = read_settings(adapter / ADAPTER, label).get("base_model_name_or_path")
     if not base or not isinstance(base, str):
         raise DataError(f"{label}: {adapter / ADAPTER} does not name the model that the adapter was trained on.")
-    if not (adapter / WEIGHTS).is_file():
-        raise DataError(f"{label}: an adapter of {base} without {WEIGHTS}; no other form is loaded. {fetch_again()}")
-    check_file(adapter / WEIGHTS, label)
+    if not (adapter / ADAPTER_WEIGHTS).is_file():
+        raise DataError(f"{label}: an adapter of {base} lacks {ADAPTER_WEIGHTS}; no other form loads. {fetch_again()}")
+    check_file(adapter / ADAPTER_WEIGHTS, label)
     if find_spec("peft") is None:
         raise MissingExtra(f"{label}: merging an adapter (LoRA) into {base}", "peft", "peft")
     return base
@@ -545,7 +545,7 @@ def _with_adapter(adapter: Path, base: Path) -> Any:
 
     config = type(AutoConfig.from_pretrained(str(base), **SAFELY))
     kind = MODEL_MAPPING[config]
-    with safe_open(adapter / WEIGHTS, "pt") as tensors:
+    with safe_open(adapter / ADAPTER_WEIGHTS, "pt") as tensors:
         names = " ".join(tensors.keys())
     if f"base_model.model.{kind.base_model_prefix}." in names:
         heads = (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)

@@ -172,13 +172,13 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations:
     list's last. A list that weighs nothing adds no documents: with w = 0 the sum is BM25's ranking, ties included.
 
     Args:
-        encoder, bm25: the runs; a query that only one of them has keeps its results, unless that weighs nothing.
+        encoder, bm25: the runs; the result has the queries of both.
         weight: w, between 0 (BM25 alone) and 1.
         deviations: σ_encoder and σ_BM25.
     """
     of_encoder, of_bm25 = weight / deviations[0], (1 - weight) / deviations[1]
-    lists = encoder if of_encoder else {}, bm25 if of_bm25 else {}
-    return combined(*lists, depth, lambda own, words: of_encoder * own + of_bm25 * words)
+    encoder, bm25 = encoder if of_encoder else {q: [] for q in encoder}, bm25 if of_bm25 else {q: [] for q in bm25}
+    return combined(encoder, bm25, depth, lambda own, words: of_encoder * own + of_bm25 * words)
 
 
 def combined(encoder: Run, bm25: Run, depth: int, score: Callable[[float, float], float]) -> Run:
