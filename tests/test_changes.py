@@ -302,7 +302,7 @@ def test_drift_is_told_with_the_reasons_to_build_again(index: Path) -> None:
     assert other.drift.other_scripts == other.drift.unread == pytest.approx(11 / 16)
     assert len(other.reasons) == 2
     many = vtkit.add_documents(index, [Document(f"c{number}", "", TEXTS[number]) for number in range(31)])
-    assert "33 documents were added since it was made, and it has 63" in many.reasons[-1]
+    assert "33 documents are newer than the index, which has 63" in many.reasons[-1]
     whole = tiny.tokenizer()
     lacking = tiny.tokenizer(tuple(token for token in tiny.TOKENS if token not in ("amber", "river")))
     whole.backend_tokenizer.save(str(index / "untrimmed.json"))

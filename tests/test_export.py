@@ -56,6 +56,7 @@ from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
 from vtkit.search.stored_vectors import read_vectors, shortest
+from vtkit.system.checksums import records_in
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.system.templates import templates_of
 
@@ -297,6 +298,7 @@ def test_a_model_alone_is_exported_without_documents_and_loads_in_older_librarie
     assert json.loads((out / "special_tokens_map.json").read_text("utf-8"))["pad_token"] == "[PAD]"
     assert {"config.json", "model.safetensors"} <= {path.name for path in out.iterdir()}
     assert Tokenizer.from_file(str(out / "tokenizer.json")).truncation is None
+    assert records_in(out) == [out / "export.json"]  # a folder of documents that an export lies in leaves it out
 
 
 def test_eight_bits_are_as_few_as_the_vectors_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

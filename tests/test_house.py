@@ -20,18 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1803, 97),
-    "deploy": (2251, 230),
+    "commands": (1802, 97),
     "data": (2879, 328),
+    "deploy": (2249, 230),
     "encoder": (2816, 289),
     "evaluation": (1394, 134),
     "pipeline": (3454, 264),
     "recipe": (1102, 94),
-    "report": (1932, 179),
+    "report": (1933, 179),
     "search": (3196, 346),
     "settings": (990, 113),
-    "system": (740, 110),
-    "training": (2328, 244),
+    "system": (741, 110),
+    "training": (2329, 244),
     "transfer": (1737, 138),
     "vocabulary": (2555, 226),
     "vtkit": (505, 52),

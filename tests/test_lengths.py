@@ -15,6 +15,7 @@ from vtkit.encoder.checkpoint import load_encoder, load_source_tokenizer, load_w
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.fitted_head import token_states
 from vtkit.encoder.sides import encode_side
+from vtkit.training.teachers import Asked, load_teacher
 from vtkit.transfer.embedders import embed
 
 POSITIONS = 48  # of tiny encoders
@@ -87,3 +88,17 @@ def test_a_source_gives_the_weights_and_the_states_of_the_one_with_sound_files(
     ]
     np.testing.assert_allclose(states[1].states, states[0].states, atol=5e-3)
     assert load_source_tokenizer(str(two_folders[1])).pad_token is not None
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_cross_encoder_gives_the_scores_of_the_one_with_sound_files(fault: str, tmp_path: Path) -> None:
+    sound = tiny.cross_encoder(tmp_path / "sound")
+    faulty = Path(shutil.copytree(sound, tmp_path / "faulty"))
+    for name, change in FAULTS[fault]:
+        if (faulty / name).is_file():
+            content = json.loads((faulty / name).read_text())
+            change(content)
+            (faulty / name).write_text(json.dumps(content))
+    step = Asked(["river", "stone oak"], [*TEXTS, "apple"], [0, 1, 2, 3], 2)
+    wanted, found = (load_teacher(str(folder), (16, 24), "teacher").scores([step]) for folder in (sound, faulty))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

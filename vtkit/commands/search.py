@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from vtkit.commands.options import SearchedArgument, WhereOption, argument, option
 from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
-from vtkit.search.results import LATENT_TERM, NO_WORD, READABLE
+from vtkit.search.results import NO_WORD, readable
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.runtime import kept_for_good
@@ -121,8 +121,7 @@ def _opened(run: Path, model: str | None, collection: str | None, query_language
 
 def shown_tokens(pairs: Weighted) -> str:
     """Tokens with their weights, on one line."""
-    named = ((LATENT_TERM.sub(READABLE, str(token)), weight) for token, weight in pairs)
-    return "  ".join(f"{console.one_line(token, 40)} {weight:.2f}" for token, weight in named)
+    return "  ".join(f"{console.one_line(readable(str(token)), 40)} {weight:.2f}" for token, weight in pairs)
 
 
 def _prompt(searcher: Searcher, find: Callable[..., Iterator[Found]], top: int, offset: int, why: bool) -> None:
@@ -238,5 +237,5 @@ def _print_explanation(explanation: Explanation) -> None:
 
 def _print_products(rows: Iterable[SharedToken]) -> None:
     for token, query_weight, document_weight, product in rows:
-        shown = console.one_line(LATENT_TERM.sub(READABLE, token), 60)
+        shown = console.one_line(readable(token), 60)
         console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {shown}")

@@ -14,6 +14,7 @@ from vtkit.deploy.portable import SCRIPTS, Source, write_portable, write_replay
 from vtkit.deploy.readme import Facts, readme
 from vtkit.deploy.result import Export, Target
 from vtkit.system import console
+from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import new_folder
 
@@ -34,8 +35,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         raise RecipeError("top_dimensions is for documents, which a model alone does not have.")
     engine, collection = import_module(f"vtkit.deploy.{target}"), None
     if source.searcher is not None:
-        kinds = source.searcher.kinds
-        taken = {*getattr(engine, "OWN_NAMES", ()), PASSAGE_OF}
+        kinds, taken = source.searcher.kinds, {*getattr(engine, "OWN_NAMES", ()), PASSAGE_OF}
         collection = Collection.of(
             source.searcher.index.postings,
             source.searcher.documents,
@@ -56,7 +56,6 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             if collection is not None and collection.columns:
                 (folder / "fields.json").write_text(json.dumps(collection.columns, indent=1), encoding="utf-8")
         facts: Facts = engine.write(source, collection, folder)
-        kept = write_replay(source, folder, collection)
         replaced = {} if collection is None else collection.replaced
         exported = Export(
             target,
@@ -66,10 +65,10 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             checked.largest_difference,
             checked.quantised_cosine,
             None if collection is None else collection.step,
-            kept,
+            write_replay(source, folder, collection),
             sum(replaced.values()),
             len(replaced),
         )
-        (folder / "export.json").write_text(json.dumps(exported.to_json(), indent=1), encoding="utf-8")
+        write_record(folder / "export.json", exported.to_json(), files_of(folder))
         (folder / "README.md").write_text(readme(source, checked.texts, collection, exported, facts), encoding="utf-8")
     return exported

@@ -10,6 +10,7 @@ from vtkit.report.data import ReportData
 from vtkit.report.pages import html_page
 from vtkit.report.results import results_table
 from vtkit.report.wording import is_number, p_value, score
+from vtkit.search.results import readable
 from vtkit.system.results import Result
 
 
@@ -152,9 +153,9 @@ def _queries(of: ComparedSet) -> Iterator[Block]:
             rows = []
             for query in some:
                 ranks = " → ".join("not found" if rank is None else str(rank) for rank in query.ranks)
-                tokens = tuple(Token(each.token, f"{each.before:.2f} → {each.after:.2f}") for each in query.tokens)
+                named = ((readable(each.token), f"{each.before:.2f} → {each.after:.2f}") for each in query.tokens)
                 values = f"{score(query.before)} → {score(query.after)}"
-                rows.append((Foreign(query.text), values, query.document, ranks, tokens))
+                rows.append((Foreign(query.text), values, query.document, ranks, tuple(Token(*each) for each in named)))
             caption = f"{word} by {beside.run} on {of.set}, the largest changes first"
             if rows:
                 yield Table(caption, heads, rows, words=frozenset({2, 4}), own_texts=True)

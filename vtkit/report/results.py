@@ -6,6 +6,7 @@ from vtkit.report.blocks import Block, Cell, Foreign, Hit, Inlines, Paragraph, P
 from vtkit.report.data import Example, Number, Outcomes, ReportData, Row, SetResults, WeightedToken
 from vtkit.report.plots import effectiveness_chart
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
+from vtkit.search.results import readable
 
 TOKENS_SHOWN = 24  # tokens of an example query, and of each result, that are shown; the rest is summed up in one number
 
@@ -188,7 +189,8 @@ def _example(example: Example) -> Iterable[Block]:
 def _weighted(pairs: Iterable[WeightedToken], total: Number = None) -> Inlines:
     """The heaviest tokens with their weights, then the sum of the remaining weights: of those in ``pairs``, or of what
     is left of ``total`` if it is given."""
-    weighted = sorted(((token, weight) for token, weight in pairs if is_number(weight)), key=lambda pair: -pair[1])
+    numbers = ((readable(token), weight) for token, weight in pairs if is_number(weight))
+    weighted = sorted(numbers, key=lambda pair: -pair[1])
     shown, others = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
     heaviest = max((abs(weight) for _, weight in shown), default=0.0) or 1.0
     parts: list[str | Piece] = [Token(token, f"{weight:.2f}", abs(weight) / heaviest) for token, weight in shown]

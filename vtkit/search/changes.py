@@ -124,7 +124,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         state = change.switch(change.merged_where_needed(replace(state, segments=segments, added=added)))
         reasons = [*drift.reasons]
         if state.added > MOST_ADDED * state.documents:
-            reasons.append(f"{state.added:,} documents were added since it was made, and it has {state.documents:,}")
+            reasons.append(f"{state.added:,} documents are newer than the index, which has {state.documents:,}")
         counts = len(documents) - len(replaced), len(replaced), 0, state.documents, len(state.segments)
         return Changed(*counts, drift, tuple(reasons))
 

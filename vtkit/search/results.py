@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 Weighted = tuple[tuple[str, float], ...]  # tokens and their weights, the largest first
@@ -22,9 +23,9 @@ NO_WORD = "meaning, no single word"
 """Shown for what a score owes to no word of the query: special tokens, punctuation, and themes of the whole query."""
 
 
-LATENT_TERM, READABLE = re.compile(r"(?s)^(\d+):((\()?[^\s()]+).*?(?(3)(\)))$"), r"theme \2\4 (\1)"
-"""The name of a latent term, ``271:instagram facebook``, and how a person reads it: ``theme instagram (271)``.
-A name in parentheses, of words that many terms share, keeps both."""
+readable = partial(re.compile(r"(?s)^(\d+):((\()?[^\s()]+).*?(?(3)(\)))$").sub, r"theme \2\4 (\1)")
+"""A dimension's name as a person reads it: of the latent term ``271:instagram facebook``, ``theme instagram (271)``; a
+token stays. A name in parentheses, of words that many terms share, keeps both."""
 
 
 class WordShare(NamedTuple):

@@ -38,6 +38,7 @@ REMEDIES = {
     "search.json": "Make it again: vtkit encode and vtkit index, or vtkit build. Or copy it again.",
     "collection.json": "Make the index again: vtkit index or vtkit build.",
     "build.json": "Build again, into a new folder: vtkit build.",
+    "export.json": "Export again: vtkit export.",
     "index.json": "Make the index again with what made it: vtkit run RECIPE --force index, vtkit index or vtkit build. "
     "Damage in an index of these two is mended by vtkit merge.",
 }

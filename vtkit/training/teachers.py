@@ -20,7 +20,7 @@ from vtkit.data.hub import read_json
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import EmbedTexts, encode_dense, load_dense
-from vtkit.encoder.families import max_input_length
+from vtkit.encoder.families import settle_input
 from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, model_kind, refuse_incomplete
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
@@ -256,9 +256,8 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
     """
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
     kind = model_kind(folder, label)
-    bare = not (folder / "modules.json").is_file()
-    heads = " ".join((read_json(folder / "config.json", label) or {}).get("architectures") or [])
-    if kind == "sparse_encoder" or (bare and "MaskedLM" in heads):
+    architectures = str((read_json(folder / "config.json", label) or {}).get("architectures"))
+    if kind == "sparse_encoder" or ("MaskedLM" in architectures and not (folder / "modules.json").is_file()):
         return SparseTeacher(load_encoder(name, fastest_device()), lengths[1])
     if kind == "cross_encoder":
         with quiet_libraries(), library_errors(f"{label} cannot be loaded as a cross-encoder"):
@@ -266,6 +265,8 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
             model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
             refuse_incomplete(model.model, folder, label)
             prepare_tokenizer(model.tokenizer, f"of {name}")
+            settle_input(model[0])
+            model.model.config.pad_token_id = model.tokenizer.pad_token_id  # a decoder reads the last token before it
         if model.num_labels != 1:
             raise DataError(
                 f"{label} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name a "
@@ -273,7 +274,7 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
             )
         # of a pair without texts: special tokens, a prompt, a chat template
         around = model.preprocess([("", "")], prompt=model.prompts.get(model.default_prompt_name))["input_ids"].shape[1]
-        model.max_seq_length = min(sum(lengths) + around, max_input_length(model.model, model.tokenizer))
+        model.max_seq_length = min(sum(lengths) + around, model.max_seq_length)
         return CrossEncoderTeacher(model, lengths[0])
     return DenseTeacher(load_dense(name, setting).to(fastest_device()))
 
