@@ -42,11 +42,11 @@ from vtkit.deploy import vespa as vespa_target
 from vtkit.deploy.documents import Collection, Entry
 from vtkit.deploy.elasticsearch import four_inputs
 from vtkit.deploy.features import model_stays_outside, token_names, write_hybrid
-from vtkit.deploy.filters import NO_NAME, engine_names
 from vtkit.deploy.network import MODEL, QUANTISED, TermWeights, check_onnx, quantise, write_onnx
 from vtkit.deploy.portable import Source
 from vtkit.deploy.postgres import sparsevec
-from vtkit.deploy.result import Export, Target
+from vtkit.deploy.result import Export
+from vtkit.deploy.target import NO_NAME, Target, TargetName, engine_names
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
@@ -62,7 +62,7 @@ from vtkit.system.templates import templates_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
-Exported = Callable[[Path, Target], tuple[Path, Export]]
+Exported = Callable[[Path, TargetName], tuple[Path, Export]]
 
 CASED = (*tiny.TOKENS, "Apple", "APPLE", "Raven", "##Ing")
 
@@ -108,7 +108,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """The folder and the facts of an export, made once for all tests that only read it."""
 
     @cache
-    def of(source: Path, target: Target) -> tuple[Path, Export]:
+    def of(source: Path, target: TargetName) -> tuple[Path, Export]:
         out = tmp_path_factory.mktemp("exported") / "out"
         return out, export_for(source, target, out)
 
@@ -156,7 +156,8 @@ def test_an_engines_weights_are_the_largest_of_a_document_and_ranked_as_they_are
     dense = dense.reshape(rows, width)
     with tempfile.NamedTemporaryFile() as unread:
         documents = Documents.open(Path(unread.name))
-    collection = Collection.of(ExactIndex.build(sp.csr_matrix(dense)), documents, top_dimensions=top, bits=bits)
+    target = Target(name="onnx", write=lambda source, collection, folder: {}, bits=bits)
+    collection = Collection.of(ExactIndex.build(sp.csr_matrix(dense)), documents, target, {}, top)
     kept = np.where(dense >= np.sort(dense, axis=1)[:, -min(top or width, width)][:, None], dense, 0)
     if top is not None:  # of equal weights the lower dimensions
         kept = np.where(np.cumsum(kept > 0, axis=1) - (kept > 0) < width, kept, 0)
@@ -274,7 +275,7 @@ def test_a_file_that_an_export_lacks_is_named(transferred: Path, exported: Expor
 
 @pytest.mark.parametrize("target", ["qdrant", "opensearch", "onnx"])
 def test_the_first_result_in_the_readme_names_all_that_it_needs(
-    target: Target, transferred: Path, plain: Path, exported: Exported
+    target: TargetName, transferred: Path, plain: Path, exported: Exported
 ) -> None:
     for source, needs in ((transferred, True), (plain, False)):
         readme = (exported(source, target)[0] / "README.md").read_text("utf-8")
@@ -372,7 +373,7 @@ def postgres() -> Iterator[str]:
 @pytest.mark.parametrize("target", ["onnx", "qdrant", "postgres", "lucene", "milvus"])
 @pytest.mark.parametrize("source", ["transferred", "odd", "passages"])
 def test_an_engine_ranks_exactly(
-    target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    target: TargetName, source: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "PART_CHARACTERS", 4_000)
     environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
@@ -414,7 +415,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_character_that_an_engine_refuses_becomes_a_space_and_is_counted(
-    target: Target, refused: str, odd: Path, tmp_path: Path
+    target: TargetName, refused: str, odd: Path, tmp_path: Path
 ) -> None:
     exported = export_for(odd, target, tmp_path / "out")
     assert exported.characters_replaced == 12 * (3 * len(refused) + ("\ufdd0" in refused))
@@ -573,7 +574,7 @@ def bulk_documents(folder: Path) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("target", ["elasticsearch", "opensearch"])
 @pytest.mark.parametrize("source", ["transferred", "plain"])
 def test_bulk_files_have_the_exact_scores(
-    target: Target, source: str, exported: Exported, request: pytest.FixtureRequest
+    target: TargetName, source: str, exported: Exported, request: pytest.FixtureRequest
 ) -> None:
     out, facts = exported(request.getfixturevalue(source), target)
     assert facts.results_kept is not None  # of weights cut to 9 significant bits
@@ -880,7 +881,7 @@ FILTERS = {
 
 @pytest.mark.parametrize("target", ["qdrant", "postgres", "milvus"])
 def test_an_engine_filters_by_the_fields_of_documents(
-    target: Target, fielded: Path, tmp_path: Path, request: pytest.FixtureRequest
+    target: TargetName, fielded: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
     if target == "postgres":
@@ -907,7 +908,7 @@ def test_an_engine_filters_by_the_fields_of_documents(
 
 
 @pytest.mark.parametrize("target", ["elasticsearch", "opensearch", "vespa", "onnx", "lucene"])
-def test_fields_have_the_types_of_the_engine(target: Target, fielded: Path, exported: Exported) -> None:
+def test_fields_have_the_types_of_the_engine(target: TargetName, fielded: Path, exported: Exported) -> None:
     out, _ = exported(fielded, target)
     readme = (out / "README.md").read_text("utf-8")
     names = set(json.loads((out / "fields.json").read_text("utf-8")))

@@ -181,9 +181,9 @@ def test_the_loss_falls_queries_find_their_documents_and_the_penalties_make_vect
     strong = {"query_lambda": 0.01, "document_lambda": 0.01, "infonce_scale": 0.3}
     ours, found = trained(tmp_path / "after", steps=80, learning_rate=5e-3, **strong)
     assert found["steps"] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert found["contrastive"][-1] < 0.5 * found["contrastive"][0]
+    assert found["infonce"][-1] < 0.5 * found["infonce"][0]
     assert found["document_dimensions"][-1] < 0.8 * found["document_dimensions"][0]
-    for total, *parts in zip(*(found[name] for name in ("loss", "contrastive", "query_flops", "document_flops")),
+    for total, *parts in zip(*(found[name] for name in ("loss", "infonce", "query_flops", "document_flops")),
                              strict=True):  # fmt: skip
         assert total == pytest.approx(sum(parts), abs=2e-3)
 
@@ -228,8 +228,7 @@ def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:
 def test_queries_and_documents_are_cut_at_lengths_of_their_own(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     columns = {"query": ["river " * 60] * 2, "document": ["stone " * 60] * 2, "negative_1": ["river"] * 2}
-    lengths = {"query": 5, "document": 1000, "negative_1": 1000}
-    batch = sparse_trainer.Collator(ours, columns, lengths)([{"row": 0}, {"row": 1}])
+    batch = sparse_trainer.Collator(ours, columns, (5, 1000))([{"row": 0}, {"row": 1}])
     assert {name: tuple(tensor.shape) for name, tensor in batch.items() if name.endswith("input_ids")} == {
         "query_input_ids": (2, 5),
         "document_input_ids": (2, 48),
@@ -317,7 +316,7 @@ def test_queries_of_equal_words_have_scores_of_their_own() -> None:
 def test_each_loss_has_its_weight(tmp_path: Path) -> None:
     wanted = section(loss=["infonce", "listwise"], loss_weights=[0.5, 3.0])
     terms = objective_terms(wanted, 10, encoder(tmp_path), SimpleNamespace(scale=1.0))[:2]
-    assert {term.name: term.weight(7) for term in terms} == {"contrastive": 0.5, "listwise": 3.0}
+    assert {term.name: term.weight(7) for term in terms} == {"infonce": 0.5, "listwise": 3.0}
 
 
 def test_useless_scores_are_an_error(tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
 from vtkit.system.errors import CollapseError, DataError
-from vtkit.training import objective, regularizers
+from vtkit.training import objective
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import PATIENCE, Gate
-from vtkit.training.losses import divergence, info_nce, margin_mse, own_candidates
+from vtkit.training.losses import infonce, kl, margin_mse, own_candidates
 from vtkit.training.objective import Batch, Objective
 from vtkit.training.regularizers import (
-    DfFlops,
     cased,
+    df_flops,
     df_weights,
     flops,
     l1,
@@ -51,9 +51,9 @@ def test_info_nce_is_its_definition_and_that_of_sentence_transformers(
     columns = [vectors(n, 8, seed + column) for column in range(2 + extra)]
     scores = columns[0] @ torch.cat(columns[1:]).t()
     shares = torch.softmax(scale * scores, dim=1)
-    assert info_nce(scores, scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
+    assert infonce(scores, scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
     theirs = SparseMultipleNegativesRankingLoss(None, scale=scale).compute_loss_from_embeddings(columns, None)
-    assert info_nce(scores, scale).item() == pytest.approx(theirs.item())
+    assert infonce(scores, scale).item() == pytest.approx(theirs.item())
 
 
 def test_the_own_candidates_of_a_query_stand_a_batch_apart() -> None:
@@ -73,7 +73,7 @@ def test_margin_mse_and_the_divergence_are_those_of_sentence_transformers(n: int
     theirs = SparseMarginMSELoss(None).compute_loss_from_embeddings(columns, teacher)
     assert margin_mse(own_scores(columns), teacher).item() == pytest.approx(theirs.item())
     theirs = SparseDistillKLDivLoss(None, temperature=1.0).compute_loss_from_embeddings(columns, teacher)
-    assert divergence(own_scores(columns), teacher).item() == pytest.approx(theirs.item(), abs=1e-6)
+    assert kl(own_scores(columns), teacher).item() == pytest.approx(theirs.item(), abs=1e-6)
 
 
 COSINES = torch.tensor([[0.90, 0.78, 0.75, 0.74]])
@@ -111,7 +111,7 @@ def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_p
     parts = loss([dict(entry) for entry in features])
     queries, documents, negatives = (torch.from_numpy(encode(model, column, 48).toarray()) for column in columns)
     both = torch.cat([documents, negatives])
-    assert parts["contrastive"].item() == pytest.approx(info_nce(queries @ both.t(), 0.1).item(), rel=1e-4)
+    assert parts["infonce"].item() == pytest.approx(infonce(queries @ both.t(), 0.1).item(), rel=1e-4)
     assert parts["query_flops"].item() == pytest.approx(0.25 * 0.5 * flops(queries).item(), rel=1e-4)
     assert parts["document_flops"].item() == pytest.approx(0.25 * 0.25 * flops(both).item(), rel=1e-4)
     active = loss.take_active_dimensions()
@@ -226,7 +226,7 @@ def test_df_flops_by_hand() -> None:
     """A dimension weighs nothing where no text has it, half at α, and 1 where all have it."""
     weighing = df_weights(torch.tensor([0.0, 0.1, 1.0]), alpha=0.1, beta=10.0)
     assert weighing.tolist() == pytest.approx([0.0, 0.5, 1.0])
-    penalty = DfFlops(3, alpha=0.5, beta=1.0, memory=2)  # log_α 2 = -1, so x weighs x
+    penalty = df_flops(3, alpha=0.5, beta=1.0, memory=2)  # log_α 2 = -1, so x weighs x
     first = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])  # shares 1, 0, 1/2
     assert penalty(first).item() == pytest.approx((2 * 1) ** 2 + (1 * 0.5) ** 2)
     second = torch.tensor([[0.0, 4.0, 4.0], [0.0, 0.0, 4.0]])  # shares 0, 1/2, 1: mean 1/2, 1/4, 3/4
@@ -234,7 +234,7 @@ def test_df_flops_by_hand() -> None:
     penalty(second)  # the older half of the memory counts half: 1/4, 3/8, 7/8
     assert penalty.shares.tolist() == pytest.approx([0.25, 0.375, 0.875])
     frequent = vectors(5, 7, 3).float() + 0.1  # without rare dimensions it is FLOPS
-    assert DfFlops(7, 0.1)(frequent).item() == pytest.approx(flops(frequent).item())
+    assert df_flops(7, 0.1)(frequent).item() == pytest.approx(flops(frequent).item())
 
 
 def section(**changes: Any) -> FinetuneSection:
@@ -248,14 +248,14 @@ def test_each_side_has_its_penalties_with_strengths_of_their_own(tmp_path: Path)
     strengths = {"query_lambda": [2.0, 0.5], "document_lambda": 0.25}
     wanted = section(query_penalty=["flops", "l1"], document_penalty="l1", ramp=0.5, **strengths)
     terms = {term.name: term for term in objective_terms(wanted, 20, encoder(tmp_path))}
-    assert list(terms) == ["contrastive", "query_flops", "query_l1", "document_l1"]
+    assert list(terms) == ["infonce", "query_flops", "query_l1", "document_l1"]
     assert [terms["query_flops"].weight(step) for step in (0, 5, 10, 20)] == [0.0, 0.5, 2.0, 2.0]
     assert [terms["query_l1"].weight(step) for step in (5, 10)] == [0.125, 0.5]
     assert [terms["document_l1"].weight(step) for step in (5, 10)] == [0.0625, 0.25]
     batch = Batch(WEIGHTS, 2 * WEIGHTS)
     assert (terms["query_l1"].value(batch).item(), terms["document_l1"].value(batch).item()) == (3.0, 6.0)
     without = objective_terms(section(query_penalty=[], document_penalty=[]), 10, encoder(tmp_path))
-    assert [term.name for term in without] == ["contrastive"]
+    assert [term.name for term in without] == ["infonce"]
 
 
 @pytest.mark.parametrize("parts", [(1, 1), (3, 1), (5, 40)])
@@ -265,7 +265,8 @@ def test_every_penalty_is_the_same_in_parts_of_any_size(
     model = encoder(tmp_path, dropout=0.0, tokens=(*TOKENS, "Paris", "##X"))
     columns = [texts(11, seed=1, words=(1, 3)), texts(11, seed=2, words=(1, 25))]
     features = [model.tokenizer(column, padding=True, return_tensors="pt") for column in columns]
-    monkeypatch.setattr(regularizers, "MASKED", {"query": 45, "document": 55})  # of 62 tokens
+    masked = PENALTIES["masked_flops"]._replace(spares={"query": 45, "document": 55})  # of 62 tokens
+    monkeypatch.setitem(PENALTIES, "masked_flops", masked)
     wanted = section(**EVERY)
 
     def parts_and_gradient() -> tuple[dict[str, float], Tensor]:

@@ -558,7 +558,7 @@ def shown(report: dict[str, Any], key: str) -> str:
 
 
 def parts_of_the_loss() -> dict[str, Any]:
-    parts = {"contrastive": [2.5, 0.4], "query_flops": [0.0, 0.01], "document_flops": [0.0, 0.02]}
+    parts = {"infonce": [2.5, 0.4], "query_flops": [0.0, 0.01], "document_flops": [0.0, 0.02]}
     return {"curves": {"finetune": {"steps": [1, 2], "loss": [2.5, 0.43], "anti_zero": [0.5, 0.25], **parts}}}
 
 
@@ -585,7 +585,7 @@ def chosen_weight() -> dict[str, Any]:
         ({}, "queries", ("120", "80", "400", "200", "한글 1.000 0.250 한글 2.10", "조선 0.000 0.750 조 1.50")),
         ({}, "calibration", ("raised by 2.314",)),  # a shift, which is subtracted, is negative
         ({"calibration": a_report()["calibration"] | {"shift": 1.5}}, "calibration", ("lowered by 1.500",)),
-        (parts_of_the_loss(), "training", ("loss: 2.5 at step 1, 0.43 at step 2", "contrastive part of the loss 2 "
+        (parts_of_the_loss(), "training", ("loss: 2.5 at step 1, 0.43 at step 2", "InfoNCE 2 "
          "2.500 0.400", "of queries: 0 at step 1, 0.01 at step 2", "anti zero 2 0.500 0.250")),
         (held_out(), "training", ("all 1,200 10 % 30 % 2.50 1.25", "with the source 1,200 25 % 40 % 1.50 1.12")),
         (one_set(row("BM25", 0.5, 0.9), share_cut=0.034, document_length=128), "results", ("128", "3.4 %")),

@@ -279,10 +279,10 @@ def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
     read = EventAccumulator(str(tmp_path / "checkpoints" / "curves" / "tensorboard"))
     read.Reload()
     tags = read.Tags()["scalars"]
-    assert {"train/loss", "train/contrastive", "train/query_dimensions", "train/tokens_per_second"} <= {*tags}
-    written = [(point.step, point.value) for point in read.Scalars("train/contrastive")]
+    assert {"train/loss", "train/infonce", "train/query_dimensions", "train/tokens_per_second"} <= {*tags}
+    written = [(point.step, point.value) for point in read.Scalars("train/infonce")]
     assert [step for step, _ in written] == curves["steps"]
-    assert [value for _, value in written] == pytest.approx(curves["contrastive"], rel=1e-5)
+    assert [value for _, value in written] == pytest.approx(curves["infonce"], rel=1e-5)
 
 
 SHOWN = scratch_recipe(

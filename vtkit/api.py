@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from vtkit.data.documents import Document
     from vtkit.data.rows import Columns
-    from vtkit.deploy.result import Export, Target
+    from vtkit.deploy.result import Export
+    from vtkit.deploy.target import TargetName
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.encoder.checkpoint import Layout
@@ -394,7 +395,7 @@ def merge_segments(index: Name) -> Changed:
 
 def export_for(
     source: Name,
-    target: Target,
+    target: TargetName,
     folder: Name,
     *,
     queries: Name | None = None,
@@ -419,10 +420,11 @@ def export_for(
         RecipeError: there is no such target, or the folder exists.
         VtkitError: no such run, model or collection, or the network cannot be written as ONNX.
     """
+    from importlib import import_module
     from typing import get_args
 
     from vtkit.data.document_files import read_query_file
-    from vtkit.deploy.result import Target
+    from vtkit.deploy.target import TargetName
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
     from vtkit.search.folders import candidates_of, is_index_folder
@@ -431,8 +433,8 @@ def export_for(
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import refuse_existing
 
-    if target not in get_args(Target):
-        raise RecipeError(f"there is no target {target!r}. There are {', '.join(get_args(Target))}.")
+    if target not in get_args(TargetName):
+        raise RecipeError(f"there is no target {target!r}. There are {', '.join(get_args(TargetName))}.")
     refuse_existing(Path(folder))
     if missing := not_installed([("onnx", "onnx"), ("onnxruntime", "onnxruntime")]):  # before anything is loaded
         raise MissingExtra("An export", " and ".join(missing), "onnx")
@@ -449,8 +451,8 @@ def export_for(
     from vtkit.deploy.export import export  # takes seconds
     from vtkit.deploy.portable import QUERIES, Source, first_words
 
-    beside = None
-    if target in ("elasticsearch", "opensearch") and searcher is not None and searcher.lexical is None:
+    engine, beside = import_module(f"vtkit.deploy.{target}").TARGET, None
+    if engine.own_bm25 and searcher is not None and searcher.lexical is None:
         from vtkit.data.sequences import Lazy
         from vtkit.evaluation.balance import ENCODER_WEIGHT
         from vtkit.evaluation.balancing import probed_beside_bm25
@@ -464,7 +466,7 @@ def export_for(
         place.absolute().name, encoder, searcher, texts, settings.query_length, longest,
         candidates_of(place, settings), settings.top_dimensions, beside,
     )  # fmt: skip
-    return export(of, target, Path(folder), top_dimensions)
+    return export(of, engine, Path(folder), top_dimensions)
 
 
 def transfer_encoder(

@@ -5,7 +5,8 @@ from typing import Annotated
 from vtkit.commands.options import NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.document_files import QUERY_FORMS
-from vtkit.deploy.result import LEAST_COSINE, Target
+from vtkit.deploy.result import LEAST_COSINE
+from vtkit.deploy.target import TargetName
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 from vtkit.system.outputs import refuse_existing
@@ -19,7 +20,7 @@ def export(
             "RUN_OR_MODEL",
         ),
     ],
-    target: Annotated[Target, option("Engine to export for.", None, "--for")],
+    target: Annotated[TargetName, option("Engine to export for.", None, "--for")],
     out: NewFolderOption,
     queries: Annotated[
         str | None,

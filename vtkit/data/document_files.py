@@ -15,7 +15,7 @@ from vtkit.data.retrieval import Document, Query, read_documents, read_queries, 
 from vtkit.data.rows import RECOGNISED, Columns, ending_of, form_of
 from vtkit.data.streaming import PREFIX, read_dataset
 from vtkit.data.text import LONGEST_TEXT, decoded, read_lines
-from vtkit.data.text_files import READERS, document_id, list_files, read_file, read_files
+from vtkit.data.text_files import FORMS, READERS, document_id, list_files, read_file, read_files
 from vtkit.system import console
 from vtkit.system.errors import DataError
 
@@ -25,9 +25,10 @@ _PAGES = re.compile(r"(readme|licen[cs]e|copying|notice|citation|changelog)(?![a
 DOCUMENTS = "documents.jsonl"  # file of the documents beside their vectors or their index, in the same order
 
 DOCUMENT_FORMS = (
-    "a folder of .txt, .md, .html, .pdf and .docx files, a document each; a table with a line of names (.csv, .tsv, "
-    ".jsonl, .parquet), or .txt with one text per line, each plain, .gz or .zst; a collection (a folder with "
-    "corpus.jsonl, or a public name such as miracl:ko); or a data set, datasets:NAME:CONFIG:SPLIT"
+    f"a folder of {' and '.join(', '.join(form.endings[0] for form in FORMS).rsplit(', ', 1))} files, a document each; "
+    "a table with a line of names (.csv, .tsv, .jsonl, .parquet), or .txt with one text per line, each plain, .gz or "
+    ".zst; a collection (a folder with corpus.jsonl, or a public name such as miracl:ko); or a data set, "
+    "datasets:NAME:CONFIG:SPLIT"
 )
 QUERY_FORMS = (
     ".csv, .tsv, .jsonl or .parquet with columns id and text, .tsv with id and text, or .txt with a query a line; each "

@@ -1,4 +1,4 @@
-"""The documents of a folder, a file each: plain text, Markdown, HTML, PDF and Word files.
+"""The documents of a folder, a file each, in one of :data:`FORMS`: text, web pages, PDF and Word files.
 
 Reading them is the work of libraries made for it: pypdf and python-docx, the usual readers of both formats, and
 inscriptis, which lays HTML out as a browser does, so that words of neighbouring blocks and cells stay apart.
@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import ZipFile
 
 from vtkit.data import text as texts
@@ -85,13 +86,13 @@ def read_file(path: Path) -> tuple[str, str]:
         DataError: it cannot be read, or has no text.
         MissingExtra: its library is not installed.
     """
-    reader = READERS[form_of(path)]
+    form = READERS[form_of(path)]
     if not path.is_file():
         raise DataError(f"{path}: is no file, or a link to none.")
-    if reader in (_pdf, _word) and path.suffix.lower() in (".gz", ".zst"):
+    if form.compressed and path.suffix.lower() in (".gz", ".zst"):
         raise DataError(f"{path}: is compressed, as only text may be. Decompress it first.")
     try:
-        title, text = (part.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for part in reader(path))
+        title, text = (part.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for part in form.read(path))
     except (DataError, MissingExtra):
         raise
     except ImportError as error:
@@ -106,8 +107,7 @@ def read_file(path: Path) -> tuple[str, str]:
     if len(text) > LONGEST:
         raise _too_long(path)
     if not any(map(str.isalnum, text)):
-        scan = " A scanned page is a picture: recognise its text first (with ocrmypdf)." if reader is _pdf else ""
-        raise DataError(f"{path}: has no text.{scan}")
+        raise DataError(f"{path}: has no text.{form.textless}")
     return " ".join(title.split()), text
 
 
@@ -190,8 +190,20 @@ def _word(path: Path) -> tuple[str, str]:
     return document.core_properties.title or "", "\n".join(lines(document.iter_inner_content()))
 
 
-READERS: dict[str, Callable[[Path], tuple[str, str]]] = {
-    ".txt": _plain, ".md": _markdown, ".markdown": _markdown, ".html": _html, ".htm": _html, ".xhtml": _html,
-    ".pdf": _pdf, ".docx": _word,
-}  # fmt: skip
-"""Ending of a file in lower case -> its reader of title and text."""
+class Form(NamedTuple):
+    """A form of files with a document each."""
+
+    read: Callable[[Path], tuple[str, str]]  # title and text of a file
+    endings: tuple[str, ...]  # in lower case; help texts name the first
+    compressed: bool = False  # whether it is compressed by itself, so that it is never .gz or .zst too
+    textless: str = ""  # why a file may have no text, and the remedy
+
+
+FORMS = (
+    Form(_plain, (".txt",)),
+    Form(_markdown, (".md", ".markdown")),
+    Form(_html, (".html", ".htm", ".xhtml")),
+    Form(_pdf, (".pdf",), True, " A scanned page is a picture: recognise its text first (with ocrmypdf)."),
+    Form(_word, (".docx",), True),
+)
+READERS = {ending: form for form in FORMS for ending in form.endings}

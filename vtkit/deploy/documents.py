@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from vtkit.data.text import batches
+from vtkit.deploy.target import Target, engine_names
 from vtkit.encoder.documents import pruned
 from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import moment, typed_fields
@@ -66,10 +66,9 @@ class Collection:
 
     vectors: sp.csr_matrix  # (documents or passages, dimensions), float32, or whole numbers of steps
     documents: Documents
+    target: Target  # the engine
     step: float | None = None  # the weight of 1, if the engine needs whole numbers
-    nine_bits: bool = False  # whether the engine cuts weights to 9 significant bits, like Lucene's features
     changed: bool = False  # whether the engine's weights differ from those of the index
-    refused: re.Pattern[str] | None = None  # a character that the engine refuses
     kinds: Mapping[str, Kind] = field(default_factory=dict)  # type of each field
     names: Mapping[str, str] = field(default_factory=dict)  # the engine's name of each field
     replaced: dict[int, int] = field(default_factory=dict)
@@ -82,36 +81,33 @@ class Collection:
         cls,
         postings: ExactIndex,
         documents: Documents,
-        *,
+        target: Target,
+        kinds: Mapping[str, Kind],
         top_dimensions: int | None = None,
-        bits: int | None = None,
-        nine_bits: bool = False,
-        refused: re.Pattern[str] | None = None,
-        kinds: Mapping[str, Kind] | None = None,
-        names: Mapping[str, str] | None = None,
     ) -> Collection:
         """The documents of an index.
 
         Args:
-            top_dimensions: number of a document's largest weights to keep; None: all.
-            bits: of a weight, where the engine needs whole numbers.
+            target: the engine.
             kinds: the type of each field.
-            names: the engine's name of each field.
+            top_dimensions: number of a document's largest weights to keep; None: all.
         """
         if postings.lists.entries.min(initial=0) < 0:
             raise DataError(
                 "The documents have negative weights, which no engine can hold. Only vtkit can search them."
             )
         vectors, _ = pruned(postings.by_document(), top_dimensions)
-        vectors, step = (vectors, None) if bits is None else quantised(vectors, bits)
-        changed, passages = top_dimensions is not None or step is not None or nine_bits, postings.passages
-        about = step, nine_bits, changed, refused, kinds or {}, names or {}
-        return cls(vectors, documents, *about, passages=passages)
-
-    @property
-    def dimensions(self) -> int:
-        """Width of the vectors."""
-        return int(self.vectors.shape[1])
+        vectors, step = (vectors, None) if target.bits is None else quantised(vectors, target.bits)
+        return cls(
+            vectors=vectors,
+            documents=documents,
+            target=target,
+            step=step,
+            changed=top_dimensions is not None or step is not None or target.nine_bits,
+            kinds=kinds,
+            names=engine_names(kinds, target.refused_in_names, {*target.own_names, PASSAGE_OF}),
+            passages=postings.passages,
+        )
 
     def __len__(self) -> int:
         return int(self.vectors.shape[0])
@@ -142,7 +138,7 @@ class Collection:
         if passages is not None:
             document["text"] = passages.text(number, read)
             document["fields"][PASSAGE_OF] = whole
-        if self.refused is not None:
+        if self.target.refused is not None:
             document, count = self._accepted(document)
             if count:
                 self.replaced[number] = count
@@ -151,8 +147,8 @@ class Collection:
     def _accepted(self, value: Any) -> tuple[Any, int]:
         """A value with a space for each character that the engine refuses in its texts, and their number."""
         if isinstance(value, str):
-            assert self.refused is not None
-            return self.refused.subn(" ", value)
+            assert self.target.refused is not None
+            return self.target.refused.subn(" ", value)
         if isinstance(value, dict):
             values, count = self._accepted(list(value.values()))
             return dict(zip(value, values, strict=True)), count
@@ -197,7 +193,7 @@ class Collection:
         """The first :data:`DEPTH` documents of each query by exact search over the engine's weights, and their scores,
         both (queries, :data:`DEPTH`)."""
         vectors = self.vectors
-        if self.nine_bits:
+        if self.target.nine_bits:
             vectors = vectors.copy()
             vectors.data = (vectors.data.view(np.int32) >> 15 << 15).view(np.float32)
         ids, scores = ExactIndex.build(vectors, self.passages).search(queries, DEPTH)

@@ -10,14 +10,19 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.deploy.documents import Collection
-from vtkit.deploy.features import REFUSED_IN_NAMES as REFUSED_IN_NAMES
-from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_hybrid, write_mapping
+from vtkit.deploy.features import (
+    lucene_target,
+    model_stays_outside,
+    token_names,
+    write_bulk,
+    write_hybrid,
+    write_mapping,
+)
 from vtkit.deploy.network import write_torchscript
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import Facts
 from vtkit.vocabulary.notation import WORDPIECE
 
-NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 MODEL = "traced_pytorch_model.pt"
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 
@@ -75,3 +80,6 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
         return "its vocabulary has added tokens or gaps, which Elasticsearch's tokenization does not support"
     bert = {"do_lower_case": bool(lower), "with_special_tokens": True, "max_sequence_length": min(length, 512)}
     return {"bert": bert}
+
+
+TARGET = lucene_target(name="elasticsearch", write=write)

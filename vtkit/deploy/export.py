@@ -3,16 +3,15 @@ is filled beside its place and moved when it is complete."""
 
 import json
 import shutil
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
-from vtkit.deploy.documents import PASSAGE_OF, Collection
-from vtkit.deploy.filters import NO_NAME, engine_names
+from vtkit.deploy.documents import Collection
 from vtkit.deploy.portable import SCRIPTS, Source, write_portable, write_replay
-from vtkit.deploy.readme import Facts, readme
-from vtkit.deploy.result import Export, Target
+from vtkit.deploy.readme import readme
+from vtkit.deploy.result import Export
+from vtkit.deploy.target import Target
 from vtkit.system import console
 from vtkit.system.checksums import files_of, write_record
 from vtkit.system.errors import RecipeError
@@ -27,48 +26,42 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         DataError: a uniCOIL encoder, weights below zero, or a model that the target cannot hold.
         VtkitError: the network cannot be written, or gives other weights than the model.
     """
-    if source.searcher is None and target == "lucene":
+    if source.searcher is None and target.needs_documents:
         raise RecipeError(
-            f"{target} needs documents, which a model alone does not have. Export a run, or an index of vtkit index."
+            f"{target.name} needs documents, which a model alone does not have. Export a run, or an index of vtkit "
+            "index."
         )
     if source.searcher is None and top_dimensions is not None:
         raise RecipeError("top_dimensions is for documents, which a model alone does not have.")
-    engine, collection = import_module(f"vtkit.deploy.{target}"), None
+    collection = None
     if source.searcher is not None:
-        kinds, taken = source.searcher.kinds, {*getattr(engine, "OWN_NAMES", ()), PASSAGE_OF}
-        collection = Collection.of(
-            source.searcher.index.postings,
-            source.searcher.documents,
-            top_dimensions=top_dimensions,
-            bits=getattr(engine, "BITS", None),
-            nine_bits=getattr(engine, "NINE_BITS", False),
-            refused=getattr(engine, "REFUSED", None),
-            kinds=kinds,
-            names=engine_names(kinds, getattr(engine, "REFUSED_IN_NAMES", NO_NAME), taken),
-        )
+        postings, documents = source.searcher.index.postings, source.searcher.documents
+        collection = Collection.of(postings, documents, target, source.searcher.kinds, top_dimensions)
     with new_folder(out) as folder:
         console.say("writing the model as ONNX")
         checked = write_portable(source, folder, target)
-        if collection is not None or target == "opensearch":  # whose index.py also registers models
-            shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
+        program = SCRIPTS / f"{target.name}.py"
+        if program.is_file() and (collection is not None or target.registers_models):
+            shutil.copyfile(program, folder / "index.py")
             if "from rest import" in (folder / "index.py").read_text("utf-8"):
                 shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
-            if collection is not None and collection.columns:
-                (folder / "fields.json").write_text(json.dumps(collection.columns, indent=1), encoding="utf-8")
-        facts: Facts = engine.write(source, collection, folder)
+        if collection is not None and collection.columns:
+            (folder / "fields.json").write_text(json.dumps(collection.columns, indent=1), encoding="utf-8")
+        facts = target.write(source, collection, folder) | {"program": program.is_file()}
         replaced = {} if collection is None else collection.replaced
         exported = Export(
-            target,
-            0 if collection is None else int(np.count_nonzero(collection.vectors.getnnz(axis=1))),
-            json.loads((folder / "settings.json").read_text("utf-8"))["dimensions"],
-            len(source.queries),
-            checked.largest_difference,
-            checked.quantised_cosine,
-            None if collection is None else collection.step,
-            write_replay(source, folder, collection),
-            sum(replaced.values()),
-            len(replaced),
+            target=target.name,
+            documents=0 if collection is None else int(np.count_nonzero(collection.vectors.getnnz(axis=1))),
+            dimensions=json.loads((folder / "settings.json").read_text("utf-8"))["dimensions"],
+            queries=len(source.queries),
+            largest_difference=checked.largest_difference,
+            quantised_cosine=checked.quantised_cosine,
+            step=None if collection is None else collection.step,
+            results_kept=write_replay(source, folder, collection),
+            characters_replaced=sum(replaced.values()),
+            documents_replaced=len(replaced),
         )
         write_record(folder / "export.json", exported.to_json(), files_of(folder))
-        (folder / "README.md").write_text(readme(source, checked.texts, collection, exported, facts), encoding="utf-8")
+        text = readme(source, target, checked.texts, collection, exported, facts)
+        (folder / "README.md").write_text(text, encoding="utf-8")
     return exported

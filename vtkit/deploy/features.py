@@ -4,6 +4,7 @@ engine itself encodes texts), bulk files, and the reasons why an engine cannot r
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import ORDERED, Facts, Target
 from vtkit.encoder.asymmetric import dimension_names, own_output
 from vtkit.search.index_info import Kind
 from vtkit.search.opensearch import LEAST_WEIGHT
@@ -20,18 +21,9 @@ from vtkit.settings.analysers import LUCENE
 FIELD, CONTENTS = "weights", "contents"
 NAMES = "dimensions.json"  # file of the dimensions' names
 _LONGEST_ID = 512  # bytes
-_LONGEST_KEYWORD = 8_191  # characters of a keyword that Lucene can index, whatever their bytes
-_KEYWORD = {"type": "keyword", "ignore_above": _LONGEST_KEYWORD}
-TYPES: dict[Kind, dict[str, Any]] = {
-    "text": _KEYWORD,
-    "integer": {"type": "long"},
-    "number": {"type": "double"},
-    "date": {"type": "date"},
-    "datetime": {"type": "date"},
-    "boolean": {"type": "boolean"},
-    "words": _KEYWORD,
-}
-REFUSED_IN_NAMES = re.compile(r"[.\s*]")  # a dot would begin an object
+_KEYWORD = {"type": "keyword", "ignore_above": 8_191}  # characters that Lucene can index, whatever their bytes
+TYPES = {"integer": "long", "number": "double", "datetime": "date"}
+"""Both engines' names of types that are called otherwise, except keywords."""
 
 
 def token_names(encoder: SparseEncoder, called: Callable[[str], str] = str) -> list[str] | None:
@@ -56,7 +48,7 @@ def model_stays_outside(source: Source, names: Sequence[str] | None, *further: t
 
 def write_names(collection: Collection, folder: Path, names: Sequence[str] | None) -> Sequence[str]:
     """Write ``dimensions.json``: ``names``, or ``t0``, ``t1`` and so on; returns what it holds."""
-    called = names or [f"t{number}" for number in range(collection.dimensions)]
+    called = names or [f"t{number}" for number in range(collection.vectors.shape[1])]
     (folder / NAMES).write_text(json.dumps(called, ensure_ascii=False), encoding="utf-8")
     return called
 
@@ -81,13 +73,17 @@ def write_mapping(
     searched = {} if analyser is None else {CONTENTS: {"type": "text", "analyzer": analyser}}
     shown |= {"copy_to": CONTENTS} if searched else {}
     properties: dict[str, Any] = {
-        "id": {"type": "keyword", "ignore_above": _LONGEST_KEYWORD},
+        "id": _KEYWORD,
         "title": shown,
         "text": shown,
         FIELD: field,
     } | searched
     if columns:
-        properties["fields"] = {"properties": {name: TYPES[kind] for name, kind in columns.items()}}
+        fields = {
+            name: _KEYWORD if kind in ("text", "words") else {"type": TYPES.get(kind, kind)}
+            for name, kind in columns.items()
+        }
+        properties["fields"] = {"properties": fields}
     body = {} if settings is None else {"settings": {"index": settings}}
     body |= {"mappings": {"_source": {"excludes": [FIELD]}, "properties": properties}}
     path.write_text(json.dumps(body, indent=1), encoding="utf-8")
@@ -110,3 +106,14 @@ def write_hybrid(source: Source, folder: Path, form: Callable[[Mapping[str, floa
 def _bulk(entry: Entry, names: Sequence[str]) -> str:
     vector = {name: weight for name, weight in entry.vector(names).items() if weight >= LEAST_WEIGHT}
     return json_line({"index": {"_id": entry.name(_LONGEST_ID)}}) + json_line({**entry.document, FIELD: vector})
+
+
+def _condition(name: str, kind: Kind, value: Any) -> dict[str, Any]:
+    test, wanted = ("range", {"gte": value}) if kind in ORDERED else ("term", value)
+    return {test: {f"fields.{name}": wanted}}
+
+
+lucene_target = partial(
+    Target, condition=_condition, own_bm25=True, nine_bits=True, refused_in_names=re.compile(r"[.\s*]")
+)
+"""An engine whose weights are Lucene's features, with 9 significant bits; a dot in a name would begin an object."""

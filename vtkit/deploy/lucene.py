@@ -11,11 +11,10 @@ from google.protobuf.internal.encoder import _VarintBytes  # protobuf comes with
 
 from vtkit.deploy.documents import PASSAGE_OF, Collection, Entry, json_line
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import Facts, Target
 from vtkit.system import console
 
 CIFF = "index.ciff"
-BITS = 8  # of document weights, which are whole numbers
 
 
 def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
@@ -70,3 +69,6 @@ def _integers(fields: dict[int, int]) -> bytes:
 
 def _bytes(number: int, content: bytes) -> bytes:
     return b"".join([_VarintBytes(number << 3 | 2), _VarintBytes(len(content)), content])
+
+
+TARGET = Target(name="lucene", write=write, needs_documents=True, bits=8)

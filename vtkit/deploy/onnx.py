@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vtkit.deploy.documents import Collection, json_line
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import Facts, Target
 
 
 def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
@@ -14,3 +14,6 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
             folder / "documents", "part-{}.jsonl", lambda entry: json_line({**entry.document, "vector": entry.vector()})
         )
     return {}
+
+
+TARGET = Target(name="onnx", write=write)

@@ -14,19 +14,24 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from vtkit.deploy.documents import Collection
-from vtkit.deploy.features import REFUSED_IN_NAMES as REFUSED_IN_NAMES
-from vtkit.deploy.features import model_stays_outside, token_names, write_bulk, write_hybrid, write_mapping
+from vtkit.deploy.features import (
+    lucene_target,
+    model_stays_outside,
+    token_names,
+    write_bulk,
+    write_hybrid,
+    write_mapping,
+)
 from vtkit.deploy.ml_commons import MOST_TOKENS, query_model, register, tokenizer_parts, write_zip
 from vtkit.deploy.network import write_torchscript
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import Facts
 from vtkit.encoder.asymmetric import query_side, query_table
 from vtkit.encoder.documents import pruned
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import folds
 from vtkit.search.opensearch import MOST_CLAUSES
 
-NINE_BITS = True  # weights are Lucene's features, with 9 significant bits
 SEISMIC_DIMENSIONS = 32_768  # dimensions that SEISMIC can distinguish
 DOCUMENT_CEILING, QUERY_CEILING = 3.0, 16.0  # SEISMIC's default ceilings; larger weights are cut to them
 
@@ -105,3 +110,6 @@ def _seismic(collection: Collection, queries: sp.csr_matrix, folder: Path, analy
         folder / "mapping-seismic.json", collection.columns, field, {"sparse": True, "number_of_shards": 1}, analyser
     )
     return facts
+
+
+TARGET = lucene_target(name="opensearch", write=write, registers_models=True)

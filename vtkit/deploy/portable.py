@@ -17,7 +17,7 @@ from vtkit.data.document_files import is_blank
 from vtkit.data.sampling import spread
 from vtkit.deploy.documents import DEPTH, Collection, json_line
 from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
-from vtkit.deploy.result import Target
+from vtkit.deploy.target import Target
 from vtkit.encoder.asymmetric import dimension_names, own_output, query_side, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.documents import IDF, LENGTH, OWN_TOKENS
@@ -119,7 +119,8 @@ def write_portable(source: Source, folder: Path, target: Target) -> Checked:
     encoder = source.encoder
     encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
     save_encoder(encoder, folder)
-    write_onnx(encoder, folder, types=target == "vespa", double_logarithm=target == "qdrant" and source.inference_free)
+    doubled = target.double_logarithm and source.inference_free
+    write_onnx(encoder, folder, types=target.token_types, double_logarithm=doubled)
     checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
     side = _query_transformer(encoder)
     if side is not None:
@@ -127,9 +128,9 @@ def write_portable(source: Source, folder: Path, target: Target) -> Checked:
         save_tokenizer(side.tokenizer, folder / "query")
         write_onnx(side, folder / "query")
         check_onnx(side, folder / "query", source.queries, source.query_length)
-    if source.searcher is not None and source.searcher.lexical is not None:
-        source.searcher.lexical.save(folder)
     if source.searcher is not None:
+        if source.searcher.lexical is not None:
+            source.searcher.lexical.save(folder)
         for name, copy in ((IDF, DOCUMENT_WEIGHTS), (OWN_TOKENS, OWN_TOKENS), (LENGTH, LENGTH)):
             kept = source.searcher.documents.path.with_name(name)
             if kept.is_file():

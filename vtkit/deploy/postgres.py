@@ -8,27 +8,20 @@ from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import ORDERED, Facts, Target
 from vtkit.search.index_info import Kind
 from vtkit.system.errors import DataError
 
 MOST_INDEXED, MOST_STORED = 1_000, 16_000  # weights of a vector that an HNSW index, and a column, can hold
 
 OWN_NAMES = ("number", "id", "title", "text", "weights")  # columns that every table has
-REFUSED_IN_NAMES = re.compile(r'[\0"(),\\]')
 
-TYPES: dict[Kind, str] = {
-    "text": "text",
-    "integer": "bigint",
-    "number": "double precision",
-    "date": "date",
-    "datetime": "timestamptz",  # a timestamp ignores the zone in a condition
-    "boolean": "boolean",
-    "words": "text[]",
-}
+NUL = re.compile("\0")  # no text can hold it
+QUOTES = re.compile(r'[\0"(),\\]')  # they would end a name
 
-REFUSED = re.compile("\0")
-"""Characters that PostgreSQL's text cannot hold."""
+# a timestamp ignores the zone in a condition
+TYPES = {"integer": "bigint", "number": "double precision", "datetime": "timestamptz", "words": "text[]"}
+"""PostgreSQL's names of types that are called otherwise."""
 
 _RANKED = """SELECT id, -(weights <#> :'query'::sparsevec) AS score
 FROM {table} ORDER BY weights <#> :'query'::sparsevec, number LIMIT 10;
@@ -54,10 +47,10 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
             f"A document has {longest:,} weights, but pgvector's sparsevec holds at most {MOST_STORED:,}. "
             f"Set top_dimensions to {MOST_STORED} to keep the largest."
         )
-    table, width = source.identifier, collection.dimensions
+    table, width = source.identifier, collection.vectors.shape[1]
     columns = collection.columns
     files = collection.write(folder / "documents", "part-{}.tsv", lambda entry: _row(entry, width, list(columns)))
-    fields = "".join(f',\n  "{name}" {TYPES[kind]}' for name, kind in columns.items())
+    fields = "".join(f',\n  "{name}" {TYPES.get(kind, kind)}' for name, kind in columns.items())
     copied = ", ".join([*OWN_NAMES, *(f'"{name}"' for name in columns)])
     statements = {
         "schema.sql": f"CREATE EXTENSION IF NOT EXISTS vector;\nCREATE TABLE {table} (\n  number bigint PRIMARY KEY,\n"
@@ -94,3 +87,15 @@ def _cell(value: Any) -> str:
         words = (word.replace("\\", "\\\\").replace('"', '\\"') for word in value)
         value = "{" + ",".join(f'"{word}"' for word in words) + "}"
     return str(value).translate(_ESCAPES)
+
+
+def _condition(name: str, kind: Kind, value: Any) -> str:
+    quoted = "'" + str(value).replace("'", "''") + "'"
+    if kind == "words":
+        return f'{quoted} = ANY("{name}")'
+    return f'"{name}" {">=" if kind in ORDERED else "="} {quoted}'
+
+
+TARGET = Target(
+    name="postgres", write=write, condition=_condition, refused=NUL, refused_in_names=QUOTES, own_names=OWN_NAMES
+)

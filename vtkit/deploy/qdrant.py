@@ -4,13 +4,14 @@ Weights are complete, so Qdrant's own IDF (``modifier: idf``) stays off."""
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry, json_line
-from vtkit.deploy.filters import qdrant_path
 from vtkit.deploy.portable import DOCUMENT_WEIGHTS, Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import ORDERED, Facts, Target
 from vtkit.encoder.asymmetric import query_side
 from vtkit.encoder.documents import LENGTH, OWN_TOKENS
+from vtkit.search.index_info import Kind
 
 VECTOR = "text"  # name of the sparse vector
 REFUSED_IN_NAMES = re.compile(r'[.\[\]"\\]')  # they would be read as part of a path
@@ -28,7 +29,7 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
     if collection is not None:
         (folder / "collection.json").write_text(json.dumps({"sparse_vectors": {VECTOR: {}}}, indent=1), "utf-8")
         if collection.columns:
-            indexes = {qdrant_path(name): INDEXES.get(kind, kind) for name, kind in collection.columns.items()}
+            indexes = {_path(name): INDEXES.get(kind, kind) for name, kind in collection.columns.items()}
             (folder / "indexes.json").write_text(json.dumps(indexes, indent=1), encoding="utf-8")
         collection.write(folder / "points", "part-{}.json", _point, ('{"points":[\n', ",", "]}\n"))
     encoder = source.encoder
@@ -45,3 +46,18 @@ def _point(entry: Entry) -> str:
         "payload": entry.document,
     }
     return json_line(point)
+
+
+def _path(name: str) -> str:
+    """The path of a field in payloads; names with other than ASCII letters and digits stand in quotes."""
+    return f"fields.{name}" if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'fields."{name}"'
+
+
+def _condition(name: str, kind: Kind, value: Any) -> dict[str, Any]:
+    test, wanted = ("range", {"gte": value}) if kind in ORDERED else ("match", {"value": value})
+    return {"must": [{"key": _path(name), test: wanted}]}
+
+
+TARGET = Target(
+    name="qdrant", write=write, condition=_condition, double_logarithm=True, refused_in_names=REFUSED_IN_NAMES
+)

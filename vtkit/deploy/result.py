@@ -1,12 +1,9 @@
 """The facts of an export, for its ``export.json`` and the console."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from vtkit.deploy.target import TargetName
 from vtkit.system.results import Result
-
-Target = Literal["onnx", "qdrant", "elasticsearch", "opensearch", "postgres", "lucene", "milvus", "vespa"]
-"""Each has a file with its name in this folder, and ``scripts/TARGET.py`` for its users."""
 
 LEAST_COSINE = 0.99  # smallest mean cosine of 8-bit vectors with vtkit's own; below it, the file is left out
 
@@ -15,7 +12,7 @@ LEAST_COSINE = 0.99  # smallest mean cosine of 8-bit vectors with vtkit's own; b
 class Export(Result):
     """A finished export."""
 
-    target: Target
+    target: TargetName
     documents: int  # documents, or their passages, with weights; the others can never be found
     dimensions: int
     queries: int

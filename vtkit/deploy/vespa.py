@@ -8,12 +8,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 from vtkit.deploy.documents import Collection, Entry, json_line
 from vtkit.deploy.features import model_stays_outside, token_names, write_names
 from vtkit.deploy.network import MODEL
 from vtkit.deploy.portable import Source
-from vtkit.deploy.readme import Facts
+from vtkit.deploy.target import ORDERED, Facts, Target
 from vtkit.encoder.asymmetric import query_side
 from vtkit.search.fields import moment
 from vtkit.search.index_info import Kind
@@ -75,6 +76,18 @@ def write(source: Source, collection: Collection | None, folder: Path) -> Facts:
 def _line(entry: Entry, names: Sequence[str], columns: Mapping[str, Kind]) -> str:
     fields = {**entry.document, "weights": {"cells": entry.vector(names)}}
     for name, value in fields.pop("fields", {}).items():
-        dated = columns[name] in ("date", "datetime")  # Vespa has no type for these
-        fields[name] = int(moment(value).replace(tzinfo=UTC).timestamp()) if dated else value
+        fields[name] = _number(columns[name], value)
     return json_line({"put": f"id:doc:doc::{entry.number}", "fields": fields})
+
+
+def _number(kind: Kind, value: Any) -> Any:
+    """A date as seconds since 1970, since Vespa has no type for dates; other values as they are."""
+    return int(moment(value).replace(tzinfo=UTC).timestamp()) if kind in ("date", "datetime") else value
+
+
+def _condition(name: str, kind: Kind, value: Any) -> str:
+    operator = ">=" if kind in ORDERED else "=" if kind == "boolean" else "contains"
+    return f"{name} {operator} {json.dumps(_number(kind, value), ensure_ascii=False)}"
+
+
+TARGET = Target(name="vespa", write=write, condition=_condition, token_types=True, refused=REFUSED, own_names=OWN_NAMES)

@@ -5,27 +5,21 @@ from vtkit.report.data import ReportData
 from vtkit.report.plots import Line, line_chart
 from vtkit.report.wording import amount, is_number, score, share
 from vtkit.search.measures.masked_predictions import HeldOutPredictions
+from vtkit.settings.finetune import LOSSES, PENALTIES
 
 TRAININGS = {"adapt": "adaptation", "expand": "document expansion", "finetune": "fine-tuning"}
 
 
-LABELS = {
-    "loss": "loss",
-    "contrastive": "contrastive part of the loss",
-    "document_dimensions": "active dimensions a document",
-    "query_dimensions": "active dimensions a query",
-    "document_flops": "FLOPS penalty of documents",
-    "query_flops": "FLOPS penalty of queries",
-    "query_lambda": "λ of queries",
-    "document_lambda": "λ of documents",
-    "margin_mse": "MarginMSE",
-    "kl": "divergence from the teacher, own documents",
-    "listwise": "divergence from the teacher, all documents",
-}
+LABELS = {"loss": "loss"} | {name: loss.what.partition(",")[0] for name, loss in LOSSES.items()}
+for _side, _texts in (("document", "documents"), ("query", "queries")):
+    LABELS[f"{_side}_dimensions"] = f"active dimensions a {_side}"
+    for _name, _penalty in PENALTIES.items():
+        LABELS[f"{_side}_{_name}"] = f"{_penalty.what.partition(',')[0]} penalty of {_texts}"
+    LABELS[f"{_side}_lambda"] = f"λ of {_texts}"
 """Curve that a training stage logs -> its words, if they are others than its name, in the order of the table."""
 
 CHARTS = {
-    "Loss": ("loss", "contrastive"),
+    "Loss": ("loss", "infonce"),
     "Active dimensions": ("document_dimensions", "query_dimensions"),
     "FLOPS penalty": ("document_flops", "query_flops"),
 }

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vtkit.settings.finetune import TargetActive
+from vtkit.settings.finetune import TargetActive, TaughtLoss
 from vtkit.settings.types import (
     CorpusName,
     LearningRate,
@@ -27,11 +27,11 @@ Objective = Literal["crop", "align", "distill"]  # objectives of adaptation that
 class DistillSection(Section):
     """[adapt.distill]: learning the scores of ``teachers`` for queries and documents of the corpus."""
 
-    loss: Literal["listwise", "margin_mse"] | None = None
-    """``margin_mse``: the squared error between the encoder's and the teacher's margins of a query's first candidate
-    over the others (GPL, arXiv:2112.07577). ``listwise``: the divergence from the teacher's distribution over all
-    documents of the batch that it scored, and half as much InfoNCE with the query's own document. Default:
-    ``margin_mse`` with a cross-encoder, which scores only a query's own candidates, else ``listwise``."""
+    loss: TaughtLoss | None = None
+    """A loss of ``finetune.loss`` that learns a teacher's scores, of a query's two candidates (``margin_mse``, as in
+    GPL, arXiv:2112.07577) or of all documents of the batch (``listwise``, with half as much InfoNCE of the query's own
+    document). Default: ``margin_mse`` with a cross-encoder, which scores only a query's own candidates, else
+    ``listwise``."""
 
     queries: Annotated[str, Names("model", ("crops", "openings"))] = "crops"
     """``crops``: spans of documents, as for ``crop``. ``openings``: titles or first sentences, which are removed from
@@ -41,11 +41,6 @@ class DistillSection(Section):
     mining: tuple[ModelName, ...] = ()
     """Dense or sparse models. The second candidate of each query, beside its own document, is sampled from their best
     results and BM25's (GPL mines with two)."""
-
-    @property
-    def generates(self) -> bool:
-        """Whether its queries are written by a model."""
-        return self.queries not in ("crops", "openings")
 
 
 class AdaptSection(Section):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field, field_validator
 
@@ -30,62 +30,71 @@ Side = Literal["query", "document"]
 
 SIDES: tuple[Side, ...] = ("query", "document")
 
-LossName = Literal["infonce", "margin_mse", "kl", "listwise"]
 
-LOSSES: dict[LossName, str] = {
-    "infonce": "InfoNCE, the relevant document against all other documents of the batch",
-    "margin_mse": "MarginMSE, the squared error between the encoder's and the teacher's margins of a query's relevant "
-    "document over its hard negatives",
-    "kl": "KL divergence from the teacher's distribution over a query's relevant document and its hard negatives",
-    "listwise": "KL divergence from the teacher's distribution over all documents of the batch that it scored, with "
-    "its scores in standard deviations",
+class Loss(NamedTuple):
+    """A loss of fine-tuning, computed by the function of its name in ``training/losses.py``."""
+
+    what: str  # its label in reports, and after a comma its explanation
+    learns: Literal["judgements", "own", "all"]
+    """``judgements``: which document of the batch is relevant. ``own``: a teacher's scores of a query's relevant
+    document and its hard negatives. ``all``: a teacher's scores of all documents of the batch."""
+
+
+LOSSES: dict[str, Loss] = {
+    "infonce": Loss("InfoNCE, the relevant document against all other documents of the batch", learns="judgements"),
+    "margin_mse": Loss(
+        "MarginMSE, the squared error between the encoder's and the teacher's margins of a query's relevant document "
+        "over its hard negatives",
+        learns="own",
+    ),
+    "kl": Loss("KL divergence from the teacher, over a query's relevant document and its hard negatives", learns="own"),
+    "listwise": Loss(
+        "listwise divergence from the teacher, KL over all documents of the batch that it scored, with its scores in "
+        "standard deviations",
+        learns="all",
+    ),
 }
-"""What each loss is. All but ``infonce`` learn a teacher's scores."""
-
-COMPARING: tuple[LossName, ...] = ("margin_mse", "kl")
-"""Losses that compare a query's relevant document with hard negatives of the query's own."""
-
-PenaltyName = Literal["flops", "l1", "masked_flops", "df_flops", "cased"]
 
 
-class _Penalty(NamedTuple):
-    """The explanation of a penalty, and its λ of each side if the recipe gives none."""
+class Penalty(NamedTuple):
+    """A penalty on vectors that are not sparse, computed by the function of its name in
+    ``training/regularizers.py``."""
 
-    what: str
-    query: float
-    document: float
+    what: str  # its label in reports, and after a comma its explanation
+    query: float = 3e-4  # λ of queries if the recipe gives none
+    document: float = 1e-4  # the same of documents
+    split: bool = False  # whether ``flops_definition`` is about it
+    spares: Mapping[Side, int] = {}  # active dimensions up to which a vector is not penalised
+    only_cased: bool = False  # whether it is about the dimensions of cased tokens alone
 
 
-PENALTIES: dict[PenaltyName, _Penalty] = {
-    "flops": _Penalty("FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)", 3e-4, 1e-4),
-    "l1": _Penalty("the sum of a vector's weights", 1e-3, 1e-3),
-    "masked_flops": _Penalty(
-        "FLOPS of only those vectors with more than 30 (queries) or 150 (documents) active dimensions (ℓ₀ mask, "
+PENALTIES: dict[str, Penalty] = {
+    "flops": Penalty("FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)", split=True),
+    "l1": Penalty("ℓ₁, the sum of a vector's weights", query=1e-3, document=1e-3),
+    "masked_flops": Penalty(
+        "masked FLOPS, only of vectors with more than 30 (queries) or 150 (documents) active dimensions (ℓ₀ mask, "
         "arXiv:2504.14839)",
-        3e-4,
-        1e-4,
+        spares={"query": 30, "document": 150},  # the paper's for documents
     ),
-    "df_flops": _Penalty(
-        "FLOPS with larger weights for dimensions that are active in many texts, which shortens the longest postings "
-        "(DF-FLOPS, arXiv:2505.15070)",
-        3e-4,
-        1e-4,
+    "df_flops": Penalty(
+        "DF-FLOPS, with larger weights for dimensions that are active in many texts, which shortens the longest "
+        "postings (arXiv:2505.15070)",
     ),
-    "cased": _Penalty(
-        "squared weights of the dimensions of cased tokens, summed over the batch (the casing study, with λ = 0.2 "
+    "cased": Penalty(
+        "cased tokens, the squared weights of their dimensions, summed over the batch (the casing study, with λ = 0.2 "
         "beside MarginMSE, which is far too much beside InfoNCE)",
-        3e-5,
-        3e-5,
+        query=3e-5,
+        document=3e-5,
+        split=True,
+        only_cased=True,
     ),
 }
 
-MASKED: dict[Side, int] = {"query": 30, "document": 150}
-"""``masked_flops``: active dimensions up to which a vector is not penalised; 150 is the paper's for documents."""
+LossName: TypeAlias = Literal[tuple(LOSSES)]  # type: ignore[valid-type]
+TaughtLoss: TypeAlias = Literal[tuple(name for name in LOSSES if LOSSES[name].learns != "judgements")]  # type: ignore[valid-type]
+PenaltyName: TypeAlias = Literal[tuple(PENALTIES)]  # type: ignore[valid-type]
 
 FlopsDefinition = Literal["batch", "splade", "cai"]
-
-SPLIT_PENALTIES: tuple[PenaltyName, ...] = ("flops", "cased")
-"""Penalties of documents that ``flops_definition`` is about."""
 
 QueryEncoderName = Literal["source", "shared", "binary", "idf", "learned"]
 
@@ -108,10 +117,6 @@ class TargetActive(Section):
 
     document: Dimensions | None = None
     """Of a document, on average."""
-
-    def of(self, side: Side) -> float | None:
-        """The aim of a side, where it has one."""
-        return self.query if side == "query" else self.document
 
 
 class FinetuneValidation(Section):
@@ -210,7 +215,8 @@ class FinetuneSection(Section):
 
     loss: Annotated[tuple[LossName, ...], OneOrMore(LossName), Field(min_length=1)] = Field(
         default=("infonce",),
-        description=f"{_listed(LOSSES.items())} A list: their sum. All but ``infonce`` learn from ``teachers``.",
+        description=f"{_listed((name, loss.what) for name, loss in LOSSES.items())} A list: their sum. All "
+        "that mention a teacher learn from ``teachers``.",
     )
 
     loss_weights: tuple[PositiveFloat, ...] = ()
@@ -220,14 +226,14 @@ class FinetuneSection(Section):
     """``infonce``: factor on the scores inside the softmax (the inverse of the temperature)."""
 
     teacher_scale: PositiveFloat | None = None
-    """``margin_mse``, ``kl``: factor on the teacher's scores, which brings them to the size of the encoder's. Default:
-    by the kind of teacher; 1 for cross-encoders, sparse encoders, BM25 and the scores of a file, 20 for cosines, and 5
-    for the mean of several teachers, which is in standard deviations."""
+    """Factor on the teacher's scores in losses over a query's relevant document and its hard negatives, which brings
+    them to the size of the encoder's. Default: by the kind of teacher; 1 for cross-encoders, sparse encoders, BM25 and
+    the scores of a file, 20 for cosines, and 5 for the mean of several teachers, which is in standard deviations."""
 
     query_penalty: Annotated[tuple[PenaltyName, ...], OneOrMore(PenaltyName)] = Field(
         default=("flops",),
         description="What keeps queries sparse. "
-        + _listed((name, kind.what) for name, kind in PENALTIES.items())
+        + _listed((name, f"{kind.what}; λ_q {kind.query:g}, λ_d {kind.document:g}") for name, kind in PENALTIES.items())
         + " A list: all of them; an empty one: none.",
     )
 
@@ -236,11 +242,10 @@ class FinetuneSection(Section):
 
     query_lambda: Annotated[tuple[NonNegativeFloat, ...], OneOrMore(float)] = ()
     """λ_q, the strength of ``query_penalty`` once the ramp is over; of several penalties a list in the same order.
-    Default: 3e-4 for those of FLOPS, 1e-3 for ``l1``, 3e-5 for ``cased``."""
+    Default: the λ_q of each."""
 
     document_lambda: Annotated[tuple[NonNegativeFloat, ...], OneOrMore(float)] = ()
-    """λ_d, the same for ``document_penalty``. Default: 1e-4 for those of FLOPS, 1e-3 for ``l1``, 3e-5 for
-    ``cased``."""
+    """λ_d, the same for ``document_penalty``. Default: the λ_d of each."""
 
     flops_definition: FlopsDefinition = "batch"
     """How ``flops`` and ``cased`` combine relevant documents and hard negatives; a λ_d from elsewhere depends on it.
@@ -316,6 +321,11 @@ class FinetuneSection(Section):
         """Whether queries go through a table that is not trained."""
         return self.query_encoder in ("binary", "idf")
 
+    @property
+    def learns(self) -> set[str]:
+        """The targets of its losses (:attr:`Loss.learns`)."""
+        return {LOSSES[name].learns for name in self.loss}
+
     def penalties(self, side: Side) -> dict[PenaltyName, float]:
         """The penalties on a side -> λ; none on queries that nothing can make sparser."""
         names, given = getattr(self, f"{side}_penalty"), getattr(self, f"{side}_lambda")
@@ -325,17 +335,13 @@ class FinetuneSection(Section):
 
     def target(self, side: Side) -> float | None:
         """Active dimensions that a side is to end with, where that is said."""
-        return None if self.target_active is None else self.target_active.of(side)
+        target: float | None = getattr(self.target_active, side, None)
+        return target
 
     @property
     def taught(self) -> bool:
         """Whether one of its losses learns a teacher's scores."""
-        return any(name != "infonce" for name in self.loss)
-
-    @property
-    def asked_teachers(self) -> tuple[str, ...]:
-        """The models among its teachers; none if no loss learns from them."""
-        return tuple(name for name in self.teachers if name != BM25) if self.taught else ()
+        return self.learns != {"judgements"}
 
     @property
     def asks_bm25(self) -> bool:
@@ -348,19 +354,18 @@ class FinetuneSection(Section):
         """Dotted paths of the settings that its losses, penalties and query encoder read; the others have no effect."""
         without_effect = {
             "mining": True,  # its settings are read one by one
-            "infonce_scale": "infonce" not in self.loss,
-            "teacher_scale": not set(COMPARING) & set(self.loss),
+            "infonce_scale": "judgements" not in self.learns,
+            "teacher_scale": "own" not in self.learns,
             "teachers": not self.taught,
             "scores": not self.taught,
             "query_penalty": self.fixed_queries,
-            "flops_definition": not self.penalties("document").keys() & set(SPLIT_PENALTIES),
+            "flops_definition": not any(PENALTIES[name].split for name in self.penalties("document")),
         }
         names = {name for name in type(self).model_fields if not without_effect.get(name, False)}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         for side in SIDES:
-            penalties = len(self.penalties(side))
-            if penalties == 0 or (penalties == 1 and self.target(side) is not None):  # λ is found
+            if len(self.penalties(side)) <= (self.target(side) is not None):  # whose λ is found
                 names -= {f"{side}_lambda"}
         names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
         if self.validation is not None:
@@ -373,7 +378,7 @@ class FinetuneSection(Section):
                 yield f"{setting} lists something twice"
         if self.loss_weights and len(self.loss_weights) != len(self.loss):
             yield f"loss_weights has {len(self.loss_weights)} numbers for {len(self.loss)} losses: give one for each"
-        comparing = [name for name in self.loss if name in COMPARING]
+        comparing = [name for name in self.loss if LOSSES[name].learns == "own"]
         if comparing and not self.hard_negatives:
             yield (
                 f"the loss {' + '.join(comparing)} compares a query's relevant document with its hard negatives: set "
@@ -391,12 +396,12 @@ class FinetuneSection(Section):
                     f"target_active.query: with query_encoder {self.query_encoder} a query always has one dimension "
                     "for each distinct token. Remove it"
                 )
-            elif not names or names[0] == "cased":
-                why = "cased concerns only some dimensions" if names else "there is none"
+            elif not names or PENALTIES[names[0]].only_cased:
+                why = f"{names[0]} concerns only some dimensions" if names else "there is none"
                 yield f"target_active.{side} is reached by the first penalty of finetune.{side}_penalty, but {why}"
-            elif names[0] == "masked_flops" and MASKED[side] >= target:
+            elif (spared := PENALTIES[names[0]].spares.get(side, 0)) >= target:
                 yield (
-                    f"masked_flops penalises no text with {MASKED[side]} active dimensions or fewer, but "
+                    f"{names[0]} penalises no text with {spared} active dimensions or fewer, but "
                     f'target_active.{side} is {target:g}: set {side}_penalty to "flops"'
                 )
         if self.validation is not None and self.validation.split == self.split:

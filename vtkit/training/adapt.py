@@ -16,17 +16,17 @@ from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection
-from vtkit.settings.finetune import BM25, SIDES, TargetActive
+from vtkit.settings.finetune import BM25, LOSSES, SIDES
 from vtkit.settings.recipe import Reporter
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import Gate
-from vtkit.training.losses import info_nce, listwise_divergence, margin_mse, own_candidates, symmetric_divergence
+from vtkit.training.losses import symmetric_divergence
 from vtkit.training.negatives import RANKINGS_FOLDER, merged, system_rankings
-from vtkit.training.objective import Batch, Objective, Term
+from vtkit.training.objective import Batch, Objective, Term, loss_term
 from vtkit.training.query_generator import QueryGenerator
-from vtkit.training.regularizers import flops, penalty_term, quadratic_ramp
+from vtkit.training.regularizers import penalty_term, quadratic_ramp
 from vtkit.training.resuming import trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
@@ -77,6 +77,7 @@ def adapt_vectors(
 
     Args:
         objectives: ``crop``, ``align``, ``distill``; one of ``crop`` and ``distill``.
+        alignment: for ``align``, and only for it.
         language: of the corpus, for BM25.
         seed: of the order, the spans and the dropout.
         folder: of checkpoints and the teacher's scores.
@@ -86,20 +87,19 @@ def adapt_vectors(
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
     """
-    pools: list[Sequence[object]] = [alignment.pairs] if alignment is not None and "align" in objectives else []
+    pools: list[Sequence[object]] = [alignment.pairs] if alignment is not None else []
     if "crop" in objectives or "distill" in objectives:
         texts = usable_texts(texts)
         pools.append(texts)
     size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
     columns, terms = dict[str, list[str]](), list[Term]()
-    if "align" in objectives:  # sentences are the first column
-        assert alignment is not None
+    if alignment is not None:  # sentences are the first column
         columns, terms = _align(alignment, section, size, seed, folder)
     if "crop" in objectives:
         order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
         spans = [crop_pair(texts[text], np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)]
         columns |= {"query": [query for query, _ in spans], "document": [document for _, document in spans]}
-        terms.append(Term("contrastive", lambda batch: info_nce(batch.scores)))
+        terms.append(loss_term("infonce"))
     if "distill" in objectives:
         candidates, losses = _distill(texts, section, size, seed, folder, language, teachers, generator)
         columns, terms = columns | candidates, terms + losses
@@ -107,17 +107,16 @@ def adapt_vectors(
     model = encoder[0].auto_model
     learns_only(model, section.train or "all", own_output(encoder) is not None)
     steps, length = section.steps, section.max_length
-    ramp_steps = max(1, round(RAMP * steps))
+    ramp_steps = round(RAMP * steps)
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
-    aims = section.target_active or TargetActive()
     for side in sides:
-        aim = aims.of(side)
+        aim = getattr(section.target_active, side, None)
         weight = ramp if aim is None else ActiveTarget(side, aim, ramp_steps, steps)
-        terms.append(penalty_term(side, "flops", flops, weight))
+        terms.append(penalty_term(side, "flops", encoder, weight))
     curves = train_vectors(
         encoder,
         columns,
-        {column: length if column != "query" else min(QUERY_LENGTH, length) for column in columns},
+        (min(QUERY_LENGTH, length), length),
         lambda step: Objective(
             encoder,
             terms,
@@ -189,8 +188,9 @@ def _distill(
             queries = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
-    if pairwise and (loss == "listwise" or len(teachers) > 1):
-        what = "The mean of several teachers" if len(teachers) > 1 else 'distill.loss = "listwise"'
+    in_deviations = LOSSES[loss].learns == "all"
+    if pairwise and (in_deviations or len(teachers) > 1):
+        what = "The mean of several teachers" if len(teachers) > 1 else f'distill.loss = "{loss}"'
         remedy = "Name one teacher" if len(teachers) > 1 else 'Set distill.loss to "margin_mse"'
         raise DataError(
             f"{what} compares scores in standard deviations, and a cross-encoder scores only the 2 candidates "
@@ -210,20 +210,10 @@ def _distill(
         steps.append(Asked(queries[batch], own[batch] + others[batch], candidates[batch].T.reshape(-1).tolist(), 2))
     teacher = single_or_ensemble([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
     scores = KeptScores(teacher, steps, folder)
-    scores.check(teacher.scale if loss == "margin_mse" else None)
-
-    def distillation(batch: Batch) -> Tensor:
-        if loss == "margin_mse":
-            taught = teacher.scale * scores.own(batch.step).to(batch.queries.device)
-            return margin_mse(own_candidates(batch.scores), taught)
-        return listwise_divergence(batch.scores, scores[batch.step].to(batch.queries.device))
-
-    def contrastive(batch: Batch) -> Tensor:
-        return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
-
-    terms = [Term("distillation", distillation)]
-    if loss == "listwise":
-        terms.append(Term("contrastive", contrastive, lambda step: CONTRASTIVE))
+    scores.check(None if in_deviations else teacher.scale)
+    terms = [loss_term(loss, taught=scores)]
+    if in_deviations:
+        terms.append(loss_term("infonce", CONTRASTIVE, repeated=lambda step: _repeated(steps[step])))
     return {"query": queries, "document": own, "negative_1": others}, terms
 
 

@@ -13,15 +13,14 @@ from torch import Tensor
 from vtkit.data.rankings import Ranking, read_rankings
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
-from vtkit.encoder.asymmetric import output_tokenizer, query_table
+from vtkit.encoder.asymmetric import query_table
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import BM25, COMPARING, SIDES, SPLIT_PENALTIES, FinetuneSection, LossName
+from vtkit.settings.finetune import BM25, SIDES, FinetuneSection
 from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import Gate
-from vtkit.training.losses import divergence, info_nce, listwise_divergence, margin_mse, own_candidates
 from vtkit.training.negatives import (
     RANKINGS_FOLDER,
     model_ranking,
@@ -29,16 +28,15 @@ from vtkit.training.negatives import (
     system_rankings,
     without_false_negatives,
 )
-from vtkit.training.objective import Batch, Objective, Term
+from vtkit.training.objective import Objective, Term, loss_term
 from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches
 from vtkit.training.query_table import QueryTable
-from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
+from vtkit.training.regularizers import penalty_term, quadratic_ramp
 from vtkit.training.resuming import set_weights, trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, single_or_ensemble
 from vtkit.training.validation import Validation
-from vtkit.vocabulary.casing import cased_ids
 
 
 def finetune(
@@ -71,7 +69,7 @@ def finetune(
         removed: gets the number of mined documents that margins removed, of each query that mines.
 
     Returns:
-        The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
+        The curves: ``steps``, ``loss``, each loss and penalty as added,
         ``query_dimensions``, ``document_dimensions`` (mean active dimensions), and under ``target_active`` the λ
         found.
 
@@ -148,15 +146,15 @@ class _Training:
         strengths = {side: "lambda" if len(section.penalties(side)) > aimed[side] else "penalty" for side in SIDES}
         gate = Gate(
             "fine-tuning",
-            ("learning_rate", *(("infonce_scale",) if "infonce" in section.loss else ())),
+            ("learning_rate", *(("infonce_scale",) if "judgements" in section.learns else ())),
             vocabulary=encoder[0].auto_model.config.vocab_size,
-            ramp_ends=_ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0,
+            ramp_ends=round(section.ramp * steps) if any(section.penalties(side) for side in SIDES) else 0,
             penalty={side: (f"{side}_{strengths[side]}",) for side in SIDES},
         )
         return train_vectors(
             encoder,
             columns,
-            {column: section.query_length if column == "query" else section.document_length for column in columns},
+            (section.query_length, section.document_length),
             lambda step: Objective(
                 encoder,
                 objective_terms(section, steps, encoder, taught, partial(relevant_to_others, self.judged, batches)),
@@ -186,7 +184,7 @@ class _Training:
             queries, documents = [data.queries[row].text for row in of], [contents[number] for number in numbers]
             return Asked(queries, documents, numbers, rows.shape[1] - 1, of)
 
-        own = "listwise" not in section.loss
+        own = "all" not in section.learns
         scores = KeptScores(single_or_ensemble(self.teachers), Lazy(len(batches), asked), folder, own=own)
         if scores.compares_nothing:
             raise DataError(
@@ -195,7 +193,7 @@ class _Training:
             )
         if not own:
             scores.check()
-        if not set(COMPARING).isdisjoint(section.loss):
+        if "own" in section.learns:
             scores.check(section.teacher_scale or scores.scale, "teacher_scale")
         return scores
 
@@ -209,40 +207,16 @@ def objective_terms(
 ) -> list[Term]:
     """The losses and the penalties that the settings name, of a run of ``steps``, of which ramps are a share. The
     documents that are ``relevant`` at a step to another query than their own are no negatives."""
-
-    def contrastive(batch: Batch) -> Tensor:
-        repeated = None if relevant is None else relevant(batch.step).to(batch.scores.device)
-        return info_nce(batch.scores, section.infonce_scale, repeated)
-
-    def own(batch: Batch) -> tuple[Tensor, Tensor]:
-        assert taught is not None
-        factor = section.teacher_scale or taught.scale
-        return own_candidates(batch.scores), factor * taught.own(batch.step).to(batch.scores)
-
-    def listwise(batch: Batch) -> Tensor:
-        assert taught is not None
-        return listwise_divergence(batch.scores, taught[batch.step].to(batch.scores))
-
-    values: dict[LossName, tuple[str, Callable[[Batch], Tensor]]] = {
-        "infonce": ("contrastive", contrastive),
-        "margin_mse": ("margin_mse", lambda batch: margin_mse(*own(batch))),
-        "kl": ("kl", lambda batch: divergence(*own(batch))),
-        "listwise": ("listwise", listwise),
-    }
-    terms = [Term(*values[name], lambda step, weight=weight: weight) for name, weight in section.losses.items()]  # type: ignore[misc]
-    vocabulary = encoder[0].auto_model.config.vocab_size
+    term = partial(
+        loss_term, scale=section.infonce_scale, repeated=relevant, taught=taught, teacher_scale=section.teacher_scale
+    )
+    terms = [term(name, weight) for name, weight in section.losses.items()]
+    ramp_steps = round(section.ramp * steps)
     # A table of queries that is not trained is not changed by penalties.
     fixed_queries = query_table(encoder) is not None and section.query_encoder != "learned"
     for side in ("document",) if fixed_queries else SIDES:
-        for place, (name, strong) in enumerate(section.penalties(side).items()):
-            value = penalty(name, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
-            ramp_steps = _ramp_steps(section, steps)
-            fixed, target = quadratic_ramp(strong, ramp_steps), section.target(side)
-            weight = fixed if place or target is None else ActiveTarget(side, target, ramp_steps, steps)
-            definition = section.flops_definition if name in SPLIT_PENALTIES else "batch"
-            terms.append(penalty_term(side, name, value, weight, definition))
+        for place, (name, strength) in enumerate(section.penalties(side).items()):
+            ramp, target = quadratic_ramp(strength, ramp_steps), section.target(side)
+            weight = ramp if place or target is None else ActiveTarget(side, target, ramp_steps, steps)
+            terms.append(penalty_term(side, name, encoder, weight, section.flops_definition))
     return terms
-
-
-def _ramp_steps(section: FinetuneSection, steps: int) -> int:
-    return max(1, round(section.ramp * steps))

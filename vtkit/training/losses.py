@@ -1,4 +1,5 @@
-"""Losses over the term weights of queries and documents: one function each, with its equation."""
+"""Losses over the term weights of queries and documents: one function each, with its equation. Those that recipes name
+have their names in :data:`vtkit.settings.finetune.LOSSES`."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +8,7 @@ LISTWISE_TEMPERATURE = 0.25
 """Divides a teacher's scores, in standard deviations of its scores of a query, inside their softmax."""
 
 
-def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
+def infonce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
     """InfoNCE with in-batch negatives (van den Oord et al. 2018, arXiv:1807.03748): mean_i -log softmax_j(scale ·
     s_ij)[i].
 
@@ -45,7 +46,7 @@ def margin_mse(student: Tensor, teacher: Tensor) -> Tensor:
     return nn.functional.mse_loss(student[:, :1] - student[:, 1:], teacher[:, :1] - teacher[:, 1:])
 
 
-def divergence(student: Tensor, teacher: Tensor) -> Tensor:
+def kl(student: Tensor, teacher: Tensor) -> Tensor:
     """mean_i KL(p_i ‖ q_i), p_i the softmax of the teacher's scores of the query's own documents and q_i that of the
     student's (Lin et al. 2020, arXiv:2010.11386); a scalar, in nats.
 
@@ -71,7 +72,7 @@ def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -
     return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1).mean()
 
 
-def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float = LISTWISE_TEMPERATURE) -> Tensor:
+def listwise(student: Tensor, teacher: Tensor, temperature: float = LISTWISE_TEMPERATURE) -> Tensor:
     """mean_i KL(p_i ‖ q_i), q_i the softmax of the student's scores and p_i that of the teacher's in standard
     deviations of its scores of the query, divided by ``temperature``; a scalar, in nats.
 

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.asymmetric import writes_units
-from vtkit.settings.finetune import SIDES, Side
+from vtkit.settings.finetune import LOSSES, SIDES, LossName, Side
 from vtkit.system import distributed
+from vtkit.training import losses
 from vtkit.training.gates import Gate
 from vtkit.training.query_table import QueryTable
 from vtkit.training.target import READ_EVERY, ActiveTarget
+from vtkit.training.teachers import KeptScores
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,40 @@ class Term:
     weight: Callable[[int], float] = lambda step: 1.0  # its strength at an optimiser step
     state: nn.Module | None = None
     """Buffers that it keeps from batch to batch, and in checkpoints."""
+
+
+def loss_term(
+    name: LossName,
+    weight: float = 1.0,
+    *,
+    scale: float = 1.0,
+    repeated: Callable[[int], Tensor] | None = None,
+    taught: KeptScores | None = None,
+    teacher_scale: float | None = None,
+) -> Term:
+    """``weight`` times the loss of this name, whose curve is called like it.
+
+    Args:
+        scale: factor on the scores of a loss that learns from judgements.
+        repeated: of a step, the documents that are relevant to a query but not its own, (n, n + m); such a loss counts
+            them as no negatives.
+        taught: the teacher's scores, for a loss that learns them.
+        teacher_scale: factor on the teacher's scores of a query's own documents; None: by the kind of teacher.
+    """
+    loss: Callable[..., Tensor] = getattr(losses, name)
+    learns = LOSSES[name].learns
+
+    def value(batch: Batch) -> Tensor:
+        if learns == "judgements":
+            masked = None if repeated is None else repeated(batch.step).to(batch.scores.device)
+            return loss(batch.scores, scale, masked)
+        assert taught is not None
+        if learns == "all":
+            return loss(batch.scores, taught[batch.step].to(batch.scores))
+        own = (teacher_scale or taught.scale) * taught.own(batch.step).to(batch.scores)
+        return loss(losses.own_candidates(batch.scores), own)
+
+    return Term(name, value, lambda step: weight)
 
 
 UNIT_SCALE = 0.3

@@ -33,7 +33,7 @@ TABLE_LEARNING_RATE = 1e-2
 def train_vectors(
     encoder: SparseEncoder,
     columns: Mapping[str, Sequence[str]],
-    lengths: Mapping[str, int],
+    lengths: tuple[int, int],
     objective: Callable[[Callable[[], int]], Objective],
     settings: Mapping[str, Any],
     batch_size: int,
@@ -46,7 +46,7 @@ def train_vectors(
 
     Args:
         columns: texts, steps times batch size in each column, as :class:`Objective` takes them.
-        lengths: column -> tokens its texts are cut at.
+        lengths: tokens that queries, and all other texts, are cut at.
         objective: makes what is minimised out of a function that tells the current step.
         settings: of :func:`vtkit.training.resuming.trainer_settings`.
         validation: by which the training stops; it says afterwards what came of it.
@@ -63,9 +63,8 @@ def train_vectors(
         loss = objective(lambda: trainer.state.global_step)
         stopping = None
         if validation is not None:
-            cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
             learned = {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
-            stopping = EarlyStopping(validation, encoder, learned, cut, loss.gate.ramp_ends, steps, folder, bar)
+            stopping = EarlyStopping(validation, encoder, learned, lengths, loss.gate.ramp_ends, steps, folder, bar)
             loss.state["validation"] = stopping.state
         rows = len(next(iter(columns.values())))
         tables = [] if loss.table is None or not loss.table.trained else [loss.table]
@@ -97,21 +96,21 @@ def train_vectors(
     return curve(history, *loss.curves)
 
 
-def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, Sequence[str]], lengths: Mapping[str, int]) -> None:
+def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, Sequence[str]], lengths: tuple[int, int]) -> None:
     """The share of each column's texts that are longer than what is read of them."""
     for column, texts in columns.items():
         if column.startswith("negative"):
             continue  # documents like the others
         side: Side = "query" if column == "query" else "document"
-        some = texts[:TEXTS_LOOKED_AT]  # they are in random order
-        share = share_cut(tokenizer_of(encoder, side), some, lengths[column], prompt_of(encoder, side))
+        tokenizer, length = tokenizer_of(encoder, side), lengths[side == "document"]
+        share = share_cut(tokenizer, texts[:TEXTS_LOOKED_AT], length, prompt_of(encoder, side))  # in random order
         if share == 1:
             console.warn(
-                f"every sampled {column} is longer than the {lengths[column]} tokens that training reads, so no end "
+                f"every sampled {column} is longer than the {length} tokens that training reads, so no end "
                 "of one is seen. Raise the length in the recipe if that matters."
             )
         elif share > 0:
-            console.say(f"  {share:.0%} of the texts in {column} are cut at {lengths[column]} tokens")
+            console.say(f"  {share:.0%} of the texts in {column} are cut at {length} tokens")
 
 
 def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
@@ -140,7 +139,7 @@ class Collator:
 
     encoder: SparseEncoder
     columns: Mapping[str, Sequence[str]]  # the texts
-    lengths: Mapping[str, int]  # column -> tokens its texts are cut at
+    lengths: tuple[int, int]  # tokens that queries, and all other texts, are cut at
     valid_label_columns: Sequence[str] = ()
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Any]:
@@ -151,7 +150,8 @@ class Collator:
             looked_up = side == "query" and query_table(self.encoder) is not None
             tokenizer, prompt = tokenizer_of(self.encoder, side), prompt_of(self.encoder, side)
             longest = tokenizer.model_max_length if looked_up else self.encoder.max_seq_length
-            length = min(self.lengths[column], longest or self.lengths[column])
+            length = self.lengths[side == "document"]
+            length = min(length, longest or length)
             features = tokenizer(
                 shortened(tokenizer, [prompt + texts[row["row"]] for row in rows], length),
                 truncation=True,

@@ -158,7 +158,7 @@ def _train_vectors(
         alignment = Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])  # else each text twice
     teachers, generator = list[Teacher](), None
     if "distill" in objectives:
-        if section.distill.generates:
+        if section.distill.queries not in ("crops", "openings"):
             generator = load_generator(section.distill.queries, section.max_length)
         embedder = () if not recipe.source.fitted else (str(recipe.source.model),)
         names, lengths = section.teachers or embedder, (QUERY_LENGTH, section.max_length)
@@ -188,7 +188,7 @@ def adaptation_stage(recipe: Recipe) -> Stage[AdaptResult]:
 
 ADAPT = Stage(
     "adapt",
-    version=12,
+    version=13,
     reads=("adapt", "report.training"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=adapt_encoder,

@@ -12,6 +12,7 @@ from vtkit.data.sampling import draw
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.texts import EVALUATED, evaluated_in_training, unevaluated
 from vtkit.pipeline.store import CHECKPOINTS
+from vtkit.settings.finetune import BM25
 from vtkit.system import console
 from vtkit.system.results import Result
 from vtkit.training.validated import Validated
@@ -74,7 +75,8 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         expand = partial(expansions.expand_set, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt)
     data, validation = _validation(recipe, data, expand)
     lengths = section.query_length, length
-    teachers = [load_teacher(name, lengths, "finetune.teachers") for name in section.asked_teachers]
+    names = [name for name in section.teachers if name != BM25] if section.taught else []
+    teachers = [load_teacher(name, lengths, "finetune.teachers") for name in names]
     read = None if expand is None else [document.contents for document in expand(data).documents]
     removed: list[int] = []
     curve = finetune(
@@ -120,7 +122,7 @@ def _validation(
 
 FINETUNE = Stage(
     "finetune",
-    version=18,
+    version=19,
     reads=("finetune", "report.training", "evaluate.ignore_identical_ids"),
     corpora={EVALUATED: evaluated_in_training},
     function=finetune_encoder,

@@ -343,7 +343,7 @@ WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 REPORT = Stage(
     "report",
-    version=17,
+    version=18,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
