@@ -18,6 +18,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels import sparse_head
 from vtkit.encoder.kernels.screen import Screen
 from vtkit.encoder.kernels.sparse_head import streaming, term_weights
+from vtkit.encoder.masked import mask_dimensions
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8), st.integers(1, 300))
 """Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""
@@ -242,6 +243,19 @@ def test_encoding_gives_what_sentence_transformers_gives(settings: dict[str, str
     assert found.has_sorted_indices
     np.testing.assert_allclose(found.toarray(), wanted, atol=1e-5)
     assert 0.3 * wanted.size < found.nnz < 0.98 * wanted.size
+
+
+@pytest.mark.parametrize("pooling", ["max", "sum"])
+def test_masked_rows_behind_all_others_are_not_computed(pooling: str, tmp_path: Path) -> None:
+    model = encoder(tmp_path, pooling=pooling, tied=False)
+    decoder = model[0].auto_model.cls.predictions.decoder
+    mask_dimensions(model[0].auto_model, range(30, decoder.out_features))
+    wanted = model.encode(TEXTS, convert_to_sparse_tensor=False).numpy()
+    with torch.no_grad():
+        decoder.weight[30:] = torch.nan
+    found = encode(model, TEXTS, max_length=1000).toarray()
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert not wanted[:, 30:].any()
 
 
 def test_rows_are_in_the_order_of_the_texts_however_they_are_batched(

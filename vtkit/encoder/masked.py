@@ -38,6 +38,13 @@ def is_masked(bias: NDArray[np.floating]) -> NDArray[np.bool_]:
     return np.asarray(bias < MASKED_BIAS / 2)
 
 
+def live_rows(bias: Tensor) -> int:
+    """The number of rows up to the last one that is not masked, (vocabulary,); latent terms in a model of a large
+    vocabulary leave most of its rows masked behind them."""
+    live = (bias >= MASKED_BIAS / 2).nonzero()
+    return int(live[-1]) + 1 if len(live) else 1
+
+
 def _bias(model: PreTrainedModel) -> Tensor:
     bias: Tensor | None = mlm_head(model).decoder.bias
     if bias is None:

@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.screen import CalibratedScreen, Screen
+from vtkit.encoder.masked import live_rows
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.system.runtime import bf16_is_fast
 
@@ -215,7 +216,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
     and nothing screens, which is as fast and exact."""
 
     fast: bool  # whether a few terms may be missed for speed, where half precision is asked for and something screens
-    _screen: tuple[tuple[int, int], Screen | CalibratedScreen] | None = None
+    _screen: tuple[tuple[int, ...], Screen | CalibratedScreen] | None = None
     """Made once for each version of the decoder: an optimiser step changes it."""
 
     @classmethod
@@ -233,11 +234,12 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         return self.pooling_strategy == "max" and not self.decoder.weight.is_cuda and bf16_is_fast()
 
     def screen(self, bias: Tensor) -> Screen | CalibratedScreen | None:
-        """The screen of the decoder as it is now; None where bf16 products are not fast or not wanted."""
+        """The screen of the decoder's first rows, as many as ``bias`` has, as they are now; None where bf16 products are
+        not fast or not wanted."""
         if not self.screens:
             return None
-        weight = self.decoder.weight
-        version = weight._version, bias._version
+        weight = self.decoder.weight[: len(bias)]
+        version = len(bias), weight._version, bias._version
         if self._screen is None or self._screen[0] != version:
             self._screen = version, CalibratedScreen(weight, bias) if self.fast else Screen.of(weight, bias)
         return self._screen[1]
@@ -247,18 +249,20 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         if bias is None:
             bias = self.decoder.weight.new_zeros(self.decoder.out_features)
         weight = self.decoder.weight if self.half is None else self.half
+        read = len(bias) if torch.is_grad_enabled() else live_rows(bias)  # masked rows behind these are not computed
         # Autocast serves the transformer; the head is computed in its weight's own precision.
         with torch.autocast(weight.device.type, enabled=False):
-            features["sentence_embedding"] = term_weights(
+            weights = term_weights(
                 features["token_embeddings"].to(weight.dtype),
                 features["attention_mask"],
-                weight,
-                bias,
+                weight[:read],
+                bias[:read],
                 self.pooling_strategy,
                 self.activation_function,
-                self.screen(bias),
+                self.screen(bias[:read]),
                 sparse=True,
             )
+        features["sentence_embedding"] = nn.functional.pad(weights, (0, len(bias) - read))
         return features
 
 
