@@ -16,6 +16,7 @@ import pytest
 import tiny
 
 from vtkit import __version__
+from vtkit.recipe.new import new_recipe
 from vtkit.settings.casing import CasingSection
 from vtkit.vocabulary.existing import with_casing
 
@@ -137,6 +138,15 @@ def test_new_writes_a_recipe_that_check_finds_fine(vtkit: Run, recipe: Path) -> 
     assert again.returncode == 2
     assert "error: recipes/mine.toml already exists" in again.stderr
     assert (recipe.parent / "recipes" / "mine.toml").read_text() == written
+
+
+@pytest.mark.parametrize(("fast", "lines"), [(False, 0), (True, 1)])
+def test_new_computes_in_bf16_where_the_machine_is_fast_at_it(
+    fast: bool, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtkit.recipe.new.bf16_is_fast", lambda: fast)
+    text = new_recipe(name="one", language="en", embedder="org/model", corpus=["./text.txt"])
+    assert text.count('precision = "bf16"') == lines
 
 
 def test_new_names_what_is_missing_off_a_terminal_and_answers_that_no_recipe_may_have(

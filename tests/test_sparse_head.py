@@ -19,6 +19,7 @@ from vtkit.encoder.kernels import sparse_head
 from vtkit.encoder.kernels.screen import Screen
 from vtkit.encoder.kernels.sparse_head import streaming, term_weights
 from vtkit.encoder.masked import mask_dimensions
+from vtkit.system import console
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8), st.integers(1, 300))
 """Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""
@@ -256,6 +257,15 @@ def test_masked_rows_behind_all_others_are_not_computed(pooling: str, tmp_path: 
     found = encode(model, TEXTS, max_length=1000).toarray()
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert not wanted[:, 30:].any()
+
+
+def test_it_is_said_that_a_machine_emulates_bf16(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("vtkit.encoder.encoding.bf16_is_fast", lambda: False)
+    console.once.cache_clear()
+    encode(encoder(tmp_path), TEXTS, 48, precision="bf16")
+    assert "this machine emulates bf16" in capsys.readouterr().err
 
 
 def test_rows_are_in_the_order_of_the_texts_however_they_are_batched(

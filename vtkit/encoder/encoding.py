@@ -15,7 +15,7 @@ from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.token_units import has_token_units
 from vtkit.encoder.truncation import alike_batches, first_tokens, padded
 from vtkit.system import console
-from vtkit.system.runtime import Precision
+from vtkit.system.runtime import Precision, bf16_is_fast
 
 
 def encode(
@@ -55,6 +55,8 @@ def encode(
     values: list[np.ndarray] = []
     encoder.eval()
     half = precision == "bf16" and logits
+    if half and not bf16_is_fast():
+        console.once(console.warn, 'this machine emulates bf16, which takes several times longer than "float32"')
     products = half_precision(model) if half else nullcontext()
     head = streaming(encoder, half=half) if logits else nullcontext()
     with head, torch.inference_mode(), products:

@@ -12,6 +12,7 @@ from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value, wrapped
 from vtkit.settings.named import is_local
 from vtkit.system.errors import RecipeError, VtkitError
+from vtkit.system.runtime import bf16_is_fast
 from vtkit.system.templates import templates_of
 
 
@@ -69,6 +70,7 @@ def new_recipe(
         evaluate=evaluate,
         trimmed=trimmed,
         passages=passages,
+        fast_bf16=bf16_is_fast(),
         documents=documents or (corpus[0] if len(corpus) == 1 else None),
         split=splits.pop() if len(splits) == 1 else "test",
         needs=dict.fromkeys(need for need in needs if need),

@@ -133,7 +133,8 @@ class IndexSection(Section):
 
     precision: Literal["float32", "bf16"] = "float32"
     """Precision of the encoder's matrix products, for documents and evaluated queries. ``bf16`` is several times faster
-    on GPUs and processors that support it, and changes weights by about 1 %."""
+    on GPUs and processors that support it, and several times slower on others; it changes weights by about 1 %.
+    ``vtkit recipe new`` and ``vtkit build`` choose by the machine that they run on."""
 
     @property
     def candidate_dimensions(self) -> int | None:

@@ -234,8 +234,8 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         return self.pooling_strategy == "max" and not self.decoder.weight.is_cuda and bf16_is_fast()
 
     def screen(self, bias: Tensor) -> Screen | CalibratedScreen | None:
-        """The screen of the decoder's first rows, as many as ``bias`` has, as they are now; None where bf16 products are
-        not fast or not wanted."""
+        """The screen of the decoder's first rows, as many as ``bias`` has, as they are now; None where bf16 products
+        are not fast or not wanted."""
         if not self.screens:
             return None
         weight = self.decoder.weight[: len(bias)]
