@@ -161,7 +161,7 @@ def run_recipe(recipe: Path, settings: Sequence[str], vtkit: Command) -> dict[st
         "encoder": round(_effectiveness(encoder), 4),
         "index": round(_effectiveness(index), 4),
         "p": index["p_value_vs_bm25"],
-        "weight": (index["balance"] or {}).get("weight"),
+        "weight": (index["fusion"] or {}).get("weight"),
         "dense": [round(_effectiveness(row), 4) for row in dense],
         "dimensions": encoder.get("document_dimensions"),
         "seconds": round(time.monotonic() - begun),

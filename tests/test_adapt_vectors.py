@@ -20,14 +20,14 @@ from tiny import TOKENS, bare, cross_encoder, dense, encoder, texts, tokenizer, 
 from tiny import WORDS as KNOWN
 from transformers import BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
+from vtkit.data.synthetic_queries import crop_pair, opening_pair, units
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.dense import load_dense
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import adapt as adaptation
-from vtkit.training.adapt import Alignment, adapt_vectors
-from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
+from vtkit.training.adapt import Alignment, adapt_vectors, batches_of, usable_texts
 from vtkit.training.losses import infonce, listwise, symmetric_divergence
 from vtkit.training.negatives import system_rankings
 from vtkit.training.objective import Batch

@@ -74,7 +74,7 @@ def test_from_an_empty_folder_to_an_answered_query(
         "the encoder weighs",
         "are cut at 384 tokens",
         "a query takes",
-        "queries made of spans",
+        "snippets as queries",
         "search it:",
     ):
         assert words in built.output, built.output

@@ -116,7 +116,7 @@ def built(folder: Path, model: Path, documents: Sequence[Document], settings: Ma
 def assert_equals_an_index_built_anew(
     index: Path, anew: Path, model: Path, documents: Sequence[Document], settings: Mapping[str, Any]
 ) -> None:
-    """The same documents, types of fields, ranking and scores, with the same balance of encoder and BM25, whose
+    """The same documents, types of fields, ranking and scores, with the same weight of encoder and BM25, whose
     impacts keep the scale that they had when the index was made."""
     fresh = built(anew, model, documents, settings)
     ours, theirs = (IndexRecord.load(generation_of(folder)) for folder in (index, fresh))
@@ -127,12 +127,12 @@ def assert_equals_an_index_built_anew(
         assert ours.lexical.terms == theirs.lexical.terms
         scale = theirs.lexical.document_scale / ours.lexical.document_scale
         scales = np.repeat([1, scale], [theirs.vocabulary, theirs.lexical.terms])
-        balanced = replace(
+        of_ours = replace(
             theirs.lexical,
             encoder_factor=ours.lexical.encoder_factor,
             term_factor=ours.lexical.term_factor / scale,
         )
-        replace(theirs, lexical=balanced).to_file(generation_of(fresh) / RECORD)
+        replace(theirs, lexical=of_ours).to_file(generation_of(fresh) / RECORD)
     one, other = (open_searcher(folder, model=None, collection=None) for folder in (index, fresh))
     assert one.names == other.names
     assert [one.documents[number] for number in range(len(one.documents))] == list(documents)

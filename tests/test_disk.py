@@ -220,7 +220,7 @@ def test_without_the_hub_a_dry_run_shows_the_plan_and_says_what_is_not_here(
     overrides = ("source.model=nobody/nothing-like-it", "evaluate.sets=['miracl:ko']")
     run(folder / "recipe.toml", overrides, runs=folder / "runs", dry_run=True)
     said = capsys.readouterr().err
-    assert "plan: 15 of 15 steps to run" in said
+    assert "plan: 16 of 16 steps to run" in said
     assert "nobody/nothing-like-it is neither a folder nor in the Hugging Face cache" in said
     assert "Add --download" in said
     assert not (folder / "runs").exists()

@@ -21,8 +21,8 @@ from typer.testing import Result
 import vtkit
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.data.trec import read_trec, write_trec
-from vtkit.evaluation.balance import AS_THEY_ARE, combined
 from vtkit.evaluation.comparison import Comparison
+from vtkit.evaluation.fusion import AS_THEY_ARE, combined
 from vtkit.evaluation.mteb_results import languages_in_mteb, mteb_task
 from vtkit.pipeline.folder import report_of
 from vtkit.search.measures.significance import bonferroni, mean_interval, paired_t
@@ -203,8 +203,8 @@ def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monk
             vtkit.evaluate(systems, place / "collection", rerank=rerank, language="en")
     with pytest.raises(RecipeError, match="has no document 'no-such-document'"):
         vtkit.evaluate(strange, place / "collection")
-    with pytest.raises(RecipeError, match=r"balance dev: beside 'test'.* has no judgements"):
-        vtkit.evaluate("bm25", place / "collection", balance="dev", language="en")
+    with pytest.raises(RecipeError, match=r"fusion_queries dev: beside 'test'.* has no judgements"):
+        vtkit.evaluate("bm25", place / "collection", fusion_queries="dev", language="en")
     with pytest.raises(RecipeError, match=r"language: jp is a country: its language is ja"):
         vtkit.evaluate("bm25", place / "collection", language="jp")
 
@@ -249,8 +249,8 @@ def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Pa
     found = vtkit.evaluate(systems, collection, language="en")
     assert reached(found, "index", collection) == reached(found, "encoder", collection)
     assert [cell.evaluated.role for cell in found.cells] == ["encoder", "index", "peer", "sum"]
-    balance = found.cell("dense+bm25", str(collection)).evaluated.balance
-    assert not balance.judged
+    fusion = found.cell("dense+bm25", str(collection)).evaluated.fusion
+    assert fusion.kind == "snippets"
     with pytest.raises(RecipeError, match="other has 40 documents, the index 60"):
         vtkit.evaluate(tmp_path / "index", place / "other")
     with pytest.raises(RecipeError, match="only models can be summed"):

@@ -21,7 +21,7 @@ from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.evaluation.gates.encoder import read_back_gate
-from vtkit.evaluation.probe import retrieval_gate
+from vtkit.evaluation.gates.retrieval import retrieval_gate
 from vtkit.pipeline.run import run
 from vtkit.system.errors import DataError, RecipeError
 

@@ -21,20 +21,20 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1802, 97),
-    "data": (2888, 329),
+    "data": (2963, 341),
     "deploy": (2248, 235),
     "encoder": (2823, 290),
-    "evaluation": (1394, 134),
-    "pipeline": (3455, 264),
+    "evaluation": (1304, 123),
+    "pipeline": (3441, 265),
     "recipe": (1103, 94),
     "report": (1926, 179),
-    "search": (3196, 346),
+    "search": (3192, 346),
     "settings": (995, 112),
     "system": (741, 110),
-    "training": (2321, 239),
+    "training": (2296, 234),
     "transfer": (1737, 138),
     "vocabulary": (2555, 226),
-    "vtkit": (505, 52),
+    "vtkit": (504, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

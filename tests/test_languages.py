@@ -27,7 +27,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.search.changes import add
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import language_of_text, languages_of, misfit
-from vtkit.search.lexical import TERMS, LexicalPart
+from vtkit.search.lexical import TERMS, LexicalPart, with_bm25
 from vtkit.search.segments import generation_of
 from vtkit.settings.analysers import refused
 from vtkit.system.errors import RecipeError
@@ -188,7 +188,7 @@ def test_it_is_said_that_a_declared_language_does_not_fit(capsys: pytest.Capture
 
 def lexical_part(texts: list[str], folder: Path) -> tuple[LexicalPart, LexicalPart]:
     bm25, vectors = Bm25.build(texts, "en,ko"), sp.csr_matrix(np.eye(len(texts), 9, dtype=np.float32))
-    part = LexicalPart.balanced(bm25.terms, vectors, bm25.index.by_document(), 0.5, (2.0, 1.5))
+    _, part = with_bm25(vectors, bm25, 0.5, (2.0, 1.5))
     return part, LexicalPart.load(folder, part.save(folder), 9)
 
 

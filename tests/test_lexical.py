@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
-from vtkit.evaluation.balance import Balance, deviation, weighted_sum
+from vtkit.evaluation.fusion import deviation, weighted_sum
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import report_of
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
+from vtkit.pipeline.steps.fusion import FusionResult
 from vtkit.pipeline.store import result_of
 from vtkit.search.bm25 import TERMS, Bm25
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import IndexRecord
-from vtkit.search.lexical import LexicalPart
+from vtkit.search.lexical import LexicalPart, with_bm25
 from vtkit.search.searcher import Searcher
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, VtkitError
@@ -33,11 +34,11 @@ TEXTS = ["river stone river", "oak reef", "stone oak oak maple", "", "reef river
 QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 
 
-def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
-    bm25 = Bm25.build(texts, "en", "words")
-    factors = balance.weight, balance.deviations
-    part = LexicalPart.balanced(bm25.terms, vectors, bm25.index.by_document(), *factors)
-    return part, sp.vstack(list(part.documents([vectors], [bm25.index.by_document()])), format="csr")
+def part_of(
+    weight: float, deviations: tuple[float, float], vectors: sp.csr_matrix
+) -> tuple[LexicalPart, sp.csr_matrix]:
+    documents, part = with_bm25(vectors, Bm25.build(TEXTS, "en", "words"), weight, deviations)
+    return part, sp.vstack(list(documents), format="csr")
 
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:
@@ -55,47 +56,48 @@ def test_one_search_ranks_and_scores_as_the_sum_of_two(seed: int, weight: float)
     encoder = found(vectors, asked)
     ids, scores = Bm25.build(TEXTS, "en", "words").search(QUERIES, len(TEXTS))
     bm25 = to_run([str(row) for row in range(len(QUERIES))], [str(n) for n in range(len(TEXTS))], ids, scores)
-    balance = Balance(weight, deviation(encoder), deviation(bm25), len(QUERIES), judged=False)
-    part, documents = part_of(balance, TEXTS, vectors)
+    deviations = deviation(encoder), deviation(bm25)
+    part, documents = part_of(weight, deviations, vectors)
     assert documents.shape[1] == 9 + len(part.terms)
     one = found(documents, part.queries(asked, QUERIES))
-    two = weighted_sum(encoder, bm25, len(TEXTS), weight, balance.deviations)
+    two = weighted_sum(encoder, bm25, len(TEXTS), weight, deviations)
     for query in one:
-        expected = {document: score * balance.encoder_deviation / weight for document, score in two[query] if score}
+        expected = {document: score * deviations[0] / weight for document, score in two[query] if score}
         assert dict(one[query]) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_list_that_weighs_nothing_adds_no_documents_and_breaks_no_ties() -> None:
     encoder = {"q": [("c", 3.0), ("b", 2.0), ("d", 1.0)], "only": [("a", 1.0)]}
     bm25 = {"q": [("a", 5.0), ("b", 2.0), ("c", 2.0)], "none": [("b", 1.0)]}
-    assert weighted_sum(encoder, bm25, 10, 0.0, (1.0, 1.0)) == bm25
-    assert weighted_sum(encoder, bm25, 10, 1.0, (1.0, 1.0)) == encoder
-    assert weighted_sum(encoder, bm25, 2, 0.0, (1.0, 2.0)) == {"q": [("a", 2.5), ("b", 1.0)], "none": [("b", 0.5)]}
+    assert weighted_sum(encoder, bm25, 10, 0.0, (1.0, 1.0)) == bm25 | {"only": []}
+    assert weighted_sum(encoder, bm25, 10, 1.0, (1.0, 1.0)) == encoder | {"none": []}
+    halved = {"q": [("a", 2.5), ("b", 1.0)], "none": [("b", 0.5)], "only": []}
+    assert weighted_sum(encoder, bm25, 2, 0.0, (1.0, 2.0)) == halved
 
 
 def test_the_weights_at_the_ends_leave_one_ranking_alone() -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
     asked = sp.csr_matrix(np.ones((len(QUERIES), 9), dtype=np.float32))
-    part, documents = part_of(Balance(0.0, 2.0, 1.0, 1, judged=True), TEXTS, vectors)
+    part, documents = part_of(0.0, (2.0, 1.0), vectors)
     alone = part.queries(asked, QUERIES)
     assert not alone[:, :9].nnz
     scores = [[round(score, 4) for _, score in results] for results in found(documents, alone).values()]
     bm25 = Bm25.build(TEXTS, "en", "words").search(QUERIES, len(TEXTS))[1]
     assert scores == [[round(float(score), 4) for score in row if score] for row in bm25]
-    part, documents = part_of(Balance(1.0, 2.0, 1.0, 1, judged=True), TEXTS, vectors)
+    part, documents = part_of(1.0, (2.0, 1.0), vectors)
     assert not part.queries(asked, QUERIES)[:, 9:].nnz
 
 
 def test_both_parts_of_a_document_reach_about_the_same_largest_weight() -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32) * 3)
-    _, documents = part_of(Balance(0.5, 1.0, 1.0, 1, judged=False), TEXTS, vectors)
+    _, documents = part_of(0.5, (1.0, 1.0), vectors)
     assert 2**-0.5 < documents[:, 9:].max() / documents[:, :9].max() < 2**0.5
 
 
 def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
     asked = sp.csr_matrix((len(QUERIES), 9), dtype=np.float32)
-    part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors)
+    part, _ = part_of(0.3, (2.0, 1.5), vectors)
     again = LexicalPart.load(tmp_path, part.save(tmp_path), 9)
     assert (again.queries(asked, QUERIES) != part.queries(asked, QUERIES)).nnz == 0
     assert again.names() == part.names() == [f"bm25:{term}" for term in ("maple", "oak", "reef", "river", "stone")]
@@ -109,7 +111,7 @@ SIX_OF_FIVE = '["oak", "oak", "maple", "reef", "river", "stone"]'
 )
 def test_damaged_terms_are_named_with_what_to_do(tmp_path: Path, text: str) -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
-    part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors)
+    part, _ = part_of(0.3, (2.0, 1.5), vectors)
     record = part.save(tmp_path)
     assert record.terms == 5  # river, stone, oak, reef, maple
     (tmp_path / TERMS).write_text(text)
@@ -162,14 +164,14 @@ def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: P
     assert [name for name in steps if name.startswith("encode")] == [
         "encode:source", "encode:transfer", "encode:queries",
     ]  # fmt: skip
-    balances = {row.model: row.balance for row in results.rows}
-    assert "transfer + BM25" not in balances, "the same ranking is one row"
-    deployed = balances["deployed"]
-    assert deployed.judged
+    weights = {row.model: row.fusion for row in results.rows}
+    assert "transfer + BM25" not in weights, "the same ranking is one row"
+    deployed = weights["deployed"]
+    assert deployed.kind == "other judged queries"
     assert deployed.queries == len(load_retrieval(collection, "train").queries) >= 50
-    two = result_of(finished.parent / "artifacts" / steps["evaluate:hybrid"], EvaluateResult).sets["collection"].balance
-    assert (deployed.weight, deployed.curve, deployed.probed) == (two.weight, two.curve, two.probed)
-    assert deployed.deviations == pytest.approx(two.deviations, rel=1e-4)
+    artifacts = finished.parent / "artifacts"
+    assert deployed == result_of(artifacts / steps["fusion"], FusionResult).with_bm25["collection"]
+    assert deployed == result_of(artifacts / steps["evaluate:hybrid"], EvaluateResult).sets["collection"].fusion
 
 
 def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_the_index(finished: Path) -> None:
@@ -194,17 +196,17 @@ def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_th
     (collection / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", "utf-8")
     folder = run(home / "tiny.toml", changes, runs=home / "learned-runs", threads=1)
     report = report_of(folder)
-    balance = next(row.balance for row in report.results[0].rows if row.role == "deployed")
-    assert balance.chosen is not None
-    assert balance.chosen > 0.5
-    assert dict(balance.curve)[1.0] == pytest.approx(1, abs=0.01)
-    assert balance.contradicted
-    assert balance.weight == balance.probed.weight < 0.5
-    assert balance.words in (folder / "report.md").read_text("utf-8").replace("\\", "")
-    assert "warning:   learned: lexical part" in (folder / "run.log").read_text("utf-8")
+    fusion = next(row.fusion for row in report.results[0].rows if row.role == "deployed")
+    assert fusion.chosen is not None
+    assert fusion.chosen > 0.5
+    assert dict(fusion.curve)[1.0] == pytest.approx(1, abs=0.01)
+    assert fusion.contradicted
+    assert fusion.weight == fusion.snippets.weight < 0.5
+    assert fusion.words in (folder / "report.md").read_text("utf-8").replace("\\", "")
+    assert "warning:   learned: compared with BM25 on" in (folder / "run.log").read_text("utf-8")
     skipped, raised = report.warnings  # the first by a step that only the run before this one made
     assert skipped.startswith("gate overlap after vocabulary: warn; ")
-    assert raised.startswith("learned: lexical part of ")
+    assert raised.startswith("learned: compared with BM25 on ")
     assert report_of(before).warnings[0] == skipped
     assert "Nothing needs attention" not in (folder / "report.md").read_text("utf-8")
     assert (report.results[0].rows[-1].measures["nDCG@10"] or 0) > 0.9

@@ -31,7 +31,7 @@ from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import read_trec
 from vtkit.encoder.sides import encode_side
-from vtkit.evaluation.balancing import balancing_queries
+from vtkit.evaluation.fusion_queries import fusion_queries
 from vtkit.evaluation.systems import Bm25System, RunSystem
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
 from vtkit.pipeline.steps.texts import unevaluated
@@ -444,8 +444,8 @@ def test_it_is_no_hard_negative_and_no_result_of_a_validation(tmp_path: Path) ->
     assert plain < own
 
 
-def test_spans_that_balance_have_no_documents_of_their_own() -> None:
-    assert not balancing_queries(OWN, None, seed=1).asked.own_documents
+def test_snippets_that_choose_a_weight_have_no_documents_of_their_own() -> None:
+    assert not fusion_queries(OWN, None, seed=1).asked.own_documents
 
 
 def test_a_command_and_a_recipe_say_that_ids_coincide_and_leave_them_out_if_told(

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 from vtkit.data.collections import load_retrieval
-from vtkit.data.trec import read_trec, to_run
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, deviation, weighted_sum
+from vtkit.evaluation.fusion import ENCODER_WEIGHT, above_last, deviation, weighted_sum
 from vtkit.evaluation.judging import read_per_query
 from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
@@ -77,10 +78,8 @@ def test_a_document_that_a_dense_list_does_not_hold_counts_as_its_last() -> None
     assert [document for document, _ in summed["q"]] == ["c", "b", "a"]
 
 
-def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: Path) -> None:
-    judged = {path.name.removesuffix(".trec.gz") for path in (finished / "trec" / "collection").iterdir()}
-    assert judged == {"source", "transfer", "bm25", "bm25-words", "hybrid", "peer-tiny-e5", "hybrid-peer-tiny-e5"}
-    collection = load_retrieval(finished.parents[1] / "collection", "test")
+def ranked_by(embedder: Path, collection: RetrievalSet) -> Run:
+    """All documents for each query, as the library alone ranks them."""
     model = SentenceTransformer(str(embedder), device="cpu")
     scores = model.similarity(
         model.encode_query([query.text for query in collection.queries]),
@@ -88,7 +87,14 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     ).numpy()
     ids = np.argsort(-scores, axis=1, kind="stable")
     query_ids, document_ids = [q.id for q in collection.queries], [d.id for d in collection.documents]
-    expected = to_run(query_ids, document_ids, ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1))
+    return to_run(query_ids, document_ids, ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1))
+
+
+def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: Path) -> None:
+    judged = {path.name.removesuffix(".trec.gz") for path in (finished / "trec" / "collection").iterdir()}
+    assert judged == {"source", "transfer", "bm25", "bm25-words", "hybrid", "peer-tiny-e5", "hybrid-peer-tiny-e5"}
+    collection = load_retrieval(finished.parents[1] / "collection", "test")
+    expected = ranked_by(embedder, collection)
     found = read_trec(finished / "trec" / "collection" / "peer-tiny-e5.trec.gz")
     for query, results in found.items():
         assert dict(results) == pytest.approx(dict(expected[query]), abs=1e-5)
@@ -101,7 +107,7 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     assert alone.p_value_vs_bm25 is not None
     assert both.p_value_vs_bm25 is not None
     bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec.gz")
-    summed = weighted_sum(above_last(found), bm25, 1000, both.balance.weight, both.balance.deviations)
+    summed = weighted_sum(above_last(found), bm25, 1000, both.fusion.weight, both.fusion.deviations)
     written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec.gz")
     for query, results in summed.items():
         assert dict(written[query]) == pytest.approx(dict(results), abs=1e-5)
@@ -129,18 +135,18 @@ def test_one_test_is_planned_others_explore_and_embedders_are_compared_with_the_
     )
 
 
-def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) -> None:
+def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path, embedder: Path) -> None:
     """On the same training queries, by what the peer finds for them."""
     report = report_of(finished)
     rows = {row.model: row for row in report.results[0].rows}
     both, own = rows["tiny-e5 (dense) + BM25"], rows["transfer + BM25"]
-    assert both.balance.judged
-    assert both.balance.queries == own.balance.queries
-    assert both.balance.probed is not None
-    curve = dict(both.balance.curve)
-    assert both.balance.contradicted or both.balance.weight == both.balance.chosen
+    assert both.fusion.kind == own.fusion.kind == "other judged queries"
+    assert both.fusion.queries == own.fusion.queries
+    assert both.fusion.snippets is not None
+    curve = dict(both.fusion.curve)
+    assert both.fusion.contradicted or both.fusion.weight == both.fusion.chosen
     training = load_retrieval(finished.parents[1] / "collection", "train")
-    found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "balancing.trec.gz"))
+    found = above_last(ranked_by(embedder, training))
     assert found.keys() == {query.id for query in training.queries}
     bm25 = Bm25.build((document.contents for document in training.documents), "en")
     lexical = to_run(
@@ -148,11 +154,11 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
         [document.id for document in training.documents],
         *bm25.search([query.text for query in training.queries], 1000),
     )
-    assert both.balance.deviations == pytest.approx((deviation(found), deviation(lexical)), rel=1e-4)
-    summed = weighted_sum(found, lexical, 1000, 0.4, both.balance.deviations)
+    assert both.fusion.deviations == pytest.approx((deviation(found), deviation(lexical)), rel=1e-4)
+    summed = weighted_sum(found, lexical, 1000, 0.4, both.fusion.deviations)
     assert curve[0.4] == pytest.approx(evaluate(summed, training.qrels, ["nDCG@10"])["nDCG@10"], abs=1e-6)
     assert ENCODER_WEIGHT in curve
-    assert dict(own.balance.curve)[0.0] == pytest.approx(curve[0.0])  # BM25 alone
+    assert dict(own.fusion.curve)[0.0] == pytest.approx(curve[0.0])  # BM25 alone
 
 
 def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:

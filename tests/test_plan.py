@@ -41,7 +41,7 @@ sets = ["first-set", "second-set"]
 BM25 = "evaluate:bm25", "evaluate:bm25-words"
 
 
-def judging(*models: str, beside: tuple[str, ...] = ()) -> list[str]:
+def judging(*models: str, beside: tuple[str, ...] = ("fusion",)) -> list[str]:
     """The steps that evaluate models, the last of which is the final one, and what they are evaluated beside."""
     encode, index, evaluate = ([f"{stage}:{model}" for model in models] for stage in ("encode", "index", "evaluate"))
     return [*encode, "encode:queries", *index, *beside, *evaluate]
@@ -50,7 +50,7 @@ def judging(*models: str, beside: tuple[str, ...] = ()) -> list[str]:
 STEPS = [
     *("vocabulary", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt"),
     *("calibrate", "check:calibrate", "finetune"),
-    *judging("source", "transfer", "adapt", "calibrate", "finetune", beside=BM25),
+    *judging("source", "transfer", "adapt", "calibrate", "finetune", beside=("fusion", *BM25)),
     *("evaluate:hybrid", "profile", "report"),
 ]
 
@@ -151,7 +151,7 @@ def test_every_evaluation_has_a_row_in_the_report(folder: Path) -> None:
 
 def test_what_has_no_section_is_no_step(folder: Path) -> None:
     made = plan(folder, "adapt=none", "finetune=none", "calibrate.corpus=['more.txt']", "evaluate.bm25=false")
-    judged = judging("source", "transfer", "calibrate")
+    judged = judging("source", "transfer", "calibrate", beside=())
     made_by = ["vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate"]
     assert list(made.steps) == [*made_by, *judged, "profile", "report"]
     assert made.final_model == "calibrate"
@@ -192,25 +192,20 @@ def test_the_same_recipe_has_the_same_keys_and_every_step_a_key_of_its_own(folde
 
 def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Path) -> None:
     evaluations = [name for name in STEPS if name.startswith("evaluate")]
-    encoded = [name for name in STEPS if name.startswith(("encode", "index", "evaluate:")) and "bm25" not in name]
+    indexed = [name for name in STEPS if name.startswith(("index", "fusion", "evaluate:")) and "bm25" not in name]
+    encoded = [name for name in STEPS if name.startswith("encode") and name != "encode:queries"]
     for setting, steps in {
         "transfer.sembridge.alpha=2.0": downstream("transfer"),
         "adapt.steps=11": downstream("adapt"),
         "calibrate.target_activation=0.2": downstream("calibrate"),
         "finetune.infonce_scale=2.0": downstream("finetune"),
-        "evaluate.measures=['nDCG@5']": evaluations,
-        "index.document_length=64": encoded,  # of spans, which weigh the sum, too
-        "index.document_weighting='geng'": [
-            name for name in encoded if not name.startswith("encode") or name == "encode:queries"
-        ],
-        "index.query_length=32": ["encode:queries", *(name for name in encoded if name.startswith("evaluate:"))],
+        "evaluate.measures=['nDCG@5']": ["fusion", *evaluations],
+        "index.document_length=64": [*encoded, *indexed],
+        "index.document_weighting='geng'": indexed,
+        "index.query_length=32": ["encode:queries", *(name for name in indexed if not name.startswith("index"))],
         "recipe.seed=1": downstream("adapt"),  # neither vocabulary nor rows are drawn
-        "recipe.language=ja": [
-            *("check:transfer", "encode:queries", *BM25, "evaluate:finetune", "evaluate:hybrid", "profile")
-        ],
-        "index.bm25_analyser='morphemes'": [
-            *("check:transfer", "encode:queries", "evaluate:bm25", "evaluate:finetune", "evaluate:hybrid")
-        ],
+        "recipe.language=ja": [*("check:transfer", "fusion", *BM25, "evaluate:hybrid", "profile")],
+        "index.bm25_analyser='morphemes'": [*("check:transfer", "fusion", "evaluate:bm25", "evaluate:hybrid")],
         **{f"{section}.checkpoint_every=7": [] for section in ("adapt", "finetune")},
         "recipe.about=new": [],
     }.items():

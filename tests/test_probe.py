@@ -1,4 +1,4 @@
-"""The gate after adaptation: probe pairs, their ranks, and what stops a run."""
+"""The gate after adaptation: snippets, their ranks, and what stops a run."""
 
 import json
 import random
@@ -14,18 +14,11 @@ from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from tiny import LETTERS, ROLES, WORDS, encoder, texts, tokenizer
 
+from vtkit.data.synthetic_queries import FEWEST_PAIRS, SnippetPairs, snippet_pairs
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.sides import encode_side
-from vtkit.evaluation.probe import (
-    FEWEST_PAIRS,
-    Probe,
-    bm25_run,
-    names_of,
-    own_reciprocal_ranks,
-    probe_of,
-    reciprocal_ranks,
-    retrieval_gate,
-)
+from vtkit.evaluation.fusion_queries import bm25_run
+from vtkit.evaluation.gates.retrieval import reciprocal_ranks, retrieval_gate
 from vtkit.pipeline.plan import STAGES
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.adapt_encoder import chosen_objectives
@@ -44,21 +37,21 @@ TEXTS = texts(60, seed=11, words=(8, 30))
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40), max_size=12), st.integers(0, 99))
-def test_a_probe_pair_is_a_text_in_two_parts(words: list[list[str]], seed: int) -> None:
+def test_a_snippet_pair_is_a_text_in_two_parts(words: list[list[str]], seed: int) -> None:
     corpus = [" ".join(text) for text in words]
-    probe = probe_of(corpus, 5, seed)
+    pairs = snippet_pairs(corpus, 5, seed)
     long_enough = [text for text in dict.fromkeys(corpus) if len(text.split()) >= 8]
-    assert len(probe.queries) == len(probe.documents) == min(5, len(long_enough))
-    for query, rest, text in zip(probe.queries, probe.documents, long_enough, strict=False):
+    assert len(pairs.queries) == len(pairs.documents) == min(5, len(long_enough))
+    for query, rest, text in zip(pairs.queries, pairs.documents, long_enough, strict=False):
         assert sorted(query.split() + rest.split()) == sorted(text.split())
         assert f" {query} " in f" {text} "
         assert 4 <= len(query.split()) <= min(16, len(text.split()) // 2)
 
 
 def test_ranks_are_those_of_the_scores(tmp_path: Path) -> None:
-    ours, probe = encoder(tmp_path), probe_of(TEXTS, 30, 1)
-    found = reciprocal_ranks(ours, probe, 24)
-    scores = encode_side(ours, probe.queries, "query", 24) @ encode_side(ours, probe.documents, "document", 24).T
+    ours, pairs = encoder(tmp_path), snippet_pairs(TEXTS, 30, 1)
+    found = reciprocal_ranks(ours, pairs, 24)
+    scores = encode_side(ours, pairs.queries, "query", 24) @ encode_side(ours, pairs.documents, "document", 24).T
     for number, row in enumerate(scores.toarray()):
         best_first = np.sort(row)[::-1]
         places = 1 + np.flatnonzero(np.isclose(best_first, row[number], rtol=2e-2))  # bf16 where the processor has it
@@ -97,8 +90,8 @@ def test_what_may_be_chance_and_half_of_bm25_stop_nothing() -> None:
 
 
 def test_ranks_by_bm25_by_hand() -> None:
-    probe = Probe(["red fox", "blue", "green", "grey"], ["a red fox", "no sea", "green leaf", "green tree"])
-    assert own_reciprocal_ranks(bm25_run(probe, "en", "words"), names_of(probe)).tolist() == [1.0, 0.0, 0.75, 0.0]
+    pairs = SnippetPairs(["red fox", "blue", "green", "grey"], ["a red fox", "no sea", "green leaf", "green tree"])
+    assert pairs.reciprocal_ranks(bm25_run(pairs, "en", "words")).tolist() == [1.0, 0.0, 0.75, 0.0]
 
 
 def recipe(folder: Path, **changes: object) -> Recipe:
@@ -131,7 +124,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_run_that_lost_its_retrieval_is_stopped_with_both_figures(folder: Path) -> None:
     view = CHECK_ADAPTATION.view(recipe(folder))
     inputs = {"model": folder / "before", "adapt": folder / "after"}
-    with pytest.raises(CollapseError, match=r"gate retrieval after adapt: spans of 40 texts .* before \(p = 0\.0.*"):
+    with pytest.raises(CollapseError, match=r"gate retrieval after adapt: snippets of 40 texts .* before \(p = 0\.0.*"):
         CHECK_ADAPTATION.function(view, inputs, folder / "out")
     warned = CHECK_ADAPTATION.view(recipe(folder, gates={"warn": ("retrieval",)}))
     (found,) = CHECK_ADAPTATION.function(warned, inputs, folder / "out").gates
@@ -169,7 +162,7 @@ def test_a_transfer_that_finds_less_than_its_source_is_said(
     )
     (folder / "probe.toml").write_text(resolved_toml(asked), "utf-8")
     run(folder / "probe.toml", runs=folder / "runs", until="transfer", threads=1)
-    said = "gate retrieval after transfer: warn; spans of 40 texts" in capfd.readouterr().err
+    said = "gate retrieval after transfer: warn; snippets of 40 texts" in capfd.readouterr().err
     assert said == (level == "fail")
 
 
@@ -290,7 +283,7 @@ def test_too_few_texts_say_nothing(
     monkeypatch.setattr("vtkit.pipeline.steps.probed_transfer.PAIRS", 3)
     moved = chosen(source, auto(pairs), WRONG, RIGHT, tmp_path)
     assert moved.probed == ()
-    assert "the texts give only 3 probe pairs" in capsys.readouterr().err
+    assert "the texts give only 3 snippets" in capsys.readouterr().err
 
 
 def test_a_user_is_told(source: SparseEncoder, pairs: str, tmp_path: Path) -> None:
@@ -304,4 +297,4 @@ def test_a_user_is_told(source: SparseEncoder, pairs: str, tmp_path: Path) -> No
     probed = json.loads(done.stdout)["moved"]["probed"]
     assert [one["name"] for one in probed] == ["rule", "parallel.estimator = cooccurrence"]
     assert sum(one["taken"] for one in probed) == 1
-    assert "mean reciprocal rank over 120 probe pairs: rule 0." in done.stderr
+    assert "mean reciprocal rank over 120 snippets: rule 0." in done.stderr

@@ -538,7 +538,7 @@ def test_a_run_keeps_the_largest_weights_of_queries_where_it_is_told_to(tmp_path
     searcher = open_searcher(folder, model=None, collection=None)
     assert searcher.explain("river stone otter", "d3").query_tokens == whole[:2]
     encoded = sorted((folder.parent / "artifacts").glob("encode-queries-*"), key=lambda path: path.stat().st_mtime)
-    counts = [np.diff(read_vectors(path / "collection" / "judged").indptr) for path in encoded]
+    counts = [np.diff(read_vectors(path / "collection").indptr) for path in encoded]
     assert len(counts) == 2
     assert counts[0].min() > 2
     assert set(counts[1]) == {2}

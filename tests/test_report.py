@@ -257,11 +257,11 @@ def recommended(*sets: list[dict[str, Any]]) -> verdicts.Recommendation:
     return advice
 
 
-BALANCE = {"weight": 0.9, "encoder_deviation": 1, "bm25_deviation": 1, "queries": 256, "judged": False}
+FUSION = {"weight": 0.9, "deviations": (1, 1), "queries": 256, "kind": "snippets"}
 
 
 def deployed(value: float, p: float) -> list[dict[str, Any]]:
-    index = row("deployed", value, 0.9) | {"p_value_vs_bm25": p, "balance": BALANCE}
+    index = row("deployed", value, 0.9) | {"p_value_vs_bm25": p, "fusion": FUSION}
     return [row("BM25", 0.692, 0.9), row("transfer", 0.452, 0.8) | {"p_value_vs_bm25": 0.0001}, index]
 
 
@@ -575,8 +575,8 @@ def held_out() -> dict[str, Any]:
 
 def chosen_weight() -> dict[str, Any]:
     curve = [[0.0, 0.512], [0.1, 0.634], [0.2, 0.567]]
-    balance = BALANCE | {"weight": 0.1, "queries": 280, "judged": True, "curve": curve}
-    return one_set(row("BM25", 0.5, 0.9), row("transfer + BM25", 0.6, 0.9) | {"balance": balance})
+    fusion = FUSION | {"weight": 0.1, "queries": 280, "kind": "other judged queries", "curve": curve, "chosen": 0.1}
+    return one_set(row("BM25", 0.5, 0.9), row("transfer + BM25", 0.6, 0.9) | {"fusion": fusion})
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,10 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
         analysis["target"]["queries"]["unknown_tokens"] < 0.05 < 0.5 < analysis["source"]["queries"]["unknown_tokens"]
     )
     last = result["rows"][-1]  # the recipe fine-tunes on the training queries, so that they do not choose
-    balance = last["balance"]
-    assert not balance["judged"]
-    assert balance["weight"] == balance["probed"]["weight"] == 0.05  # four steps of training
-    assert balance["probed"]["pairs"] > 50
+    fusion = last["fusion"]
+    assert fusion["kind"] == "snippets"
+    assert fusion["weight"] == fusion["snippets"]["weight"] == 0.05  # four steps of training
+    assert fusion["snippets"]["pairs"] > 50
     assert result["share_cut"] > 0.5  # paragraphs, cut at 32 tokens
     assert f"{result['share_cut']:.0%} of the documents of elements-ko are cut at 32 tokens" in (
         run / "run.log"
@@ -189,7 +189,7 @@ def test_figures_of_sampled_queries_are_labelled_wherever_they_stand(finished: P
 def test_a_second_run_does_nothing(finished: Path) -> None:
     again = vtkit(finished, "run", "korean.toml", "--verbose")
     plan = [line for line in again.stderr.splitlines() if ": done" in line]
-    assert len(plan) == 36  # with the stages of the source recipe, and six checks
+    assert len(plan) == 37  # with the stages of the source recipe, and six checks
     assert " run: " not in again.stderr
     (searched,) = [line for line in again.stderr.splitlines() if line.startswith("search it: vtkit search ")]
     assert searched.endswith("/runs/korean 'your query'")
@@ -206,7 +206,7 @@ def test_results_and_verdict_are_on_standard_output_and_progress_is_not(finished
     assert out[out.index(example) + 1].startswith("  1. ")
     assert "over BM25" in out[-1] or "against BM25" in out[-1]
     assert not {"plan: ", "report: ", "search it: "} & {line.partition(" ")[0] + " " for line in out}
-    assert "plan: 0 of 36 steps" in messages
+    assert "plan: 0 of 37 steps" in messages
     assert "nDCG@10" not in messages
     planned = vtkit(finished, "run", "korean.toml", "--set", "adapt.steps=21", "--dry-run")
     assert planned.stdout.startswith("plan: ")
@@ -220,7 +220,7 @@ def test_a_plan_is_five_lines_that_name_each_reason(finished: Path) -> None:
     running = [line.split()[0] for line in full if " run: " in line]
     plan = [line for line in short if line.startswith(("plan: ", "  "))]
     assert len(plan) <= 5
-    assert plan[0].startswith(f"plan: {len(running)} of 36 steps to run")
+    assert plan[0].startswith(f"plan: {len(running)} of 37 steps to run")
     assert "  finetune: finetune.learning_rate 0.001 -> 0.002" in plan
     named = {stage for line in plan[1:] for stage in line.strip().partition(": ")[0].split(", ")}
     assert named == {step.partition(":")[0] for step in running}

@@ -10,19 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.synthetic_queries import SnippetPairs
 from vtkit.data.trec import Run, read_trec, to_run, write_trec
-from vtkit.evaluation.balance import (
+from vtkit.evaluation.fusion import (
     ENCODER_WEIGHT,
-    FEWEST_WEIGHT_QUERIES,
+    RATIO_WEIGHTS,
+    RATIOS,
     WEIGHTS,
-    ProbedWeight,
-    balance,
+    FusionWeight,
+    SnippetWeight,
     chosen_weight,
     deviation,
     weighted_sum,
 )
-from vtkit.evaluation.balancing import balance_of, balancing_queries
-from vtkit.evaluation.probe import RATIO_WEIGHTS, RATIOS, Probe, probed_weight
+from vtkit.evaluation.fusion_queries import (
+    FEWEST_WEIGHT_QUERIES,
+    FusionQueries,
+    bm25_run,
+    fusion_queries,
+    fusion_weight,
+    snippet_weight,
+)
 from vtkit.evaluation.systems import Bm25System
 from vtkit.system.errors import DataError
 
@@ -113,11 +121,15 @@ def first_is_good(run: Run) -> dict[str, float]:
     return {query: float(results[0][0] == "good") for query, results in run.items()}
 
 
+def on_judged(encoder: Run, bm25: Run, snippets: SnippetWeight | None = None) -> FusionWeight:
+    return FusionWeight.of(encoder, bm25, 10, "other judged queries", snippets, first_is_good)
+
+
 def test_the_weight_is_one_that_is_best_on_the_queries_given() -> None:
     """The encoder has the relevant document first in three of four queries, BM25 in one: more weight finds more."""
     encoder = {str(query): [("good", 3.0), ("bad", 1.0)] for query in range(3)} | {"3": [("bad", 3.0), ("good", 1.0)]}
     bm25 = {query: [("bad", 3.0), ("good", 1.0)] for query in "012"} | {"3": [("good", 3.0), ("bad", 1.0)]}
-    found = balance(encoder, bm25, 10, None, first_is_good)
+    found = on_judged(encoder, bm25)
     assert [weight for weight, _ in found.curve] == list(WEIGHTS)
     for weight, value in found.curve:
         summed = weighted_sum(encoder, bm25, 10, weight, found.deviations)
@@ -126,7 +138,7 @@ def test_the_weight_is_one_that_is_best_on_the_queries_given() -> None:
     assert found.weight == ENCODER_WEIGHT  # a difference of .5 ± .5 tells nothing
     copies = [f"-{copy}" for copy in range(20)]
     many = [{q + copy: results for q, results in run.items() for copy in copies} for run in (encoder, bm25)]
-    assert balance(*many, 10, None, first_is_good).weight == 0.5
+    assert on_judged(*many).weight == 0.5
 
 
 @given(
@@ -149,24 +161,24 @@ def test_the_chosen_weight_is_the_nearest_within_a_standard_error_of_the_best(
             assert abs(chosen - expected) <= abs(weight - expected)
 
 
-def spans_say(values: Callable[[float], float], p: float) -> ProbedWeight:
-    """A probe in which the sum with each weight reaches what ``values`` says, and which chooses 0.05."""
-    return ProbedWeight(0.05, tuple((weight, values(weight), p) for weight in WEIGHTS), 500)
+def snippets_say(values: Callable[[float], float], p: float) -> SnippetWeight:
+    """Snippets for which the sum with each weight reaches what ``values`` says, and which choose 0.05."""
+    return SnippetWeight(0.05, tuple((weight, values(weight), p) for weight in WEIGHTS), 500)
 
 
-def test_a_weight_that_spans_contradict_is_not_taken() -> None:
+def test_a_weight_that_snippets_contradict_is_not_taken() -> None:
     """An encoder that was trained on the training queries finds their documents, and no others."""
     encoder = {str(query): [("good", 3.0), ("bad", 1.0)] for query in range(60)}
     bm25 = {str(query): [("bad", 3.0), ("good", 1.0)] for query in range(60)}
 
-    alone = balance(encoder, bm25, 10, None, first_is_good)
+    alone = on_judged(encoder, bm25)
     assert (alone.weight, alone.contradicted, alone.words) == (0.5, False, "chosen on other judged queries")
-    lost = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.001), first_is_good)
+    lost = on_judged(encoder, bm25, snippets_say(lambda weight: 0.5 - 0.3 * weight, p=0.001))
     assert (lost.weight, lost.contradicted, lost.curve) == (0.05, True, alone.curve)
-    for said in ("0.5", "500 spans", "0.350", "0.500 by BM25", "p = 0.001", "may have been trained on these queries"):
+    for said in ("0.5", "500 snippets", "0.350", "0.500 by BM25", "p = 0.001", "may have been trained on them"):
         assert said in lost.words
-    by_chance = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.2), first_is_good)
-    found_more = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 + 0.3 * weight, p=0.001), first_is_good)
+    by_chance = on_judged(encoder, bm25, snippets_say(lambda weight: 0.5 - 0.3 * weight, p=0.2))
+    found_more = on_judged(encoder, bm25, snippets_say(lambda weight: 0.5 + 0.3 * weight, p=0.001))
     assert by_chance.weight == found_more.weight == alone.weight
 
 
@@ -177,12 +189,12 @@ WORDS = ["river", "stone", "oak", "lamp", "cloud", "glass", "wheel", "salt"]
 PAIRS = 80
 
 
-def probe(pairs: int = PAIRS) -> Probe:
+def snippets(pairs: int = PAIRS) -> SnippetPairs:
     """Documents whose query has a word that a tenth of them share, so that BM25 finds the right tenth and no more."""
     draw = np.random.default_rng(3)
     topics = [f"topic{number % 8}" for number in range(pairs)]
     documents = [f"{topic} {' '.join(draw.choice(WORDS, 5))}" for topic in topics]
-    return Probe([f"{topic} unheard of" for topic in topics], documents)
+    return SnippetPairs([f"{topic} unheard of" for topic in topics], documents)
 
 
 def found_by(pairs: int, own: float, noise: float, seed: int = 1) -> Run:
@@ -194,51 +206,48 @@ def found_by(pairs: int, own: float, noise: float, seed: int = 1) -> Run:
     return to_run(names, names, order, np.take_along_axis(scores, order, axis=1))
 
 
-def test_the_weight_goes_by_how_far_the_encoder_lies_behind_bm25_on_spans() -> None:
+def weight_of(pairs: SnippetPairs, encoder: Run, language: str = "en") -> SnippetWeight:
+    return SnippetWeight.of(pairs, encoder, bm25_run(pairs, language, "words"), language)
+
+
+def test_the_weight_goes_by_how_far_the_encoder_lies_behind_bm25_on_snippets() -> None:
     """In proportion between 0.5 and 0.8 of BM25's mean reciprocal rank, and never more than at 0.8."""
-    found = [
-        probed_weight(probe(), found_by(PAIRS, own, 1.0), language="en", analysis="words") for own in (0, 0.5, 0.6, 2)
-    ]
+    found = [weight_of(snippets(), found_by(PAIRS, own, 1.0)) for own in (0, 0.5, 0.6, 2)]
     ratios = []
     for each in found:
         assert [weight for weight, _, _ in each.curve] == list(WEIGHTS)
         ratios.append(each.encoder / each.bm25)
         share = min(max((ratios[-1] - RATIOS[0]) / (RATIOS[1] - RATIOS[0]), 0), 1)
         assert each.weight == round(RATIO_WEIGHTS[0] + share * (RATIO_WEIGHTS[1] - RATIO_WEIGHTS[0]), 2)
-        assert f"{PAIRS} spans find" in each.words
+        assert f"{PAIRS} snippets find" in each.words
     assert ratios == sorted(ratios)
     assert ratios[0] < RATIOS[0]
     assert RATIOS[1] < ratios[-1]
-    assert [each.weight for each in found if each is not None][:: len(found) - 1] == list(RATIO_WEIGHTS)
+    assert [each.weight for each in found][:: len(found) - 1] == list(RATIO_WEIGHTS)
 
 
-def test_an_encoder_that_lies_behind_bm25_on_spans_is_asked_for_the_language() -> None:
-    worse, as_good = (
-        probed_weight(probe(), found_by(PAIRS, own, 1.0), language="it", analysis="words") for own in (0.1, 2)
-    )
-    assert worse is not None
-    assert as_good is not None
+def test_an_encoder_that_lies_behind_bm25_on_snippets_is_asked_for_the_language() -> None:
+    worse, as_good = (weight_of(snippets(), found_by(PAIRS, own, 1.0), language="it") for own in (0.1, 2))
     assert worse.encoder < 0.9 * worse.bm25
-    assert worse.words.endswith("the encoder finds spans worse than BM25; does it know the language 'it'?")
+    assert worse.words.endswith("the encoder finds snippets worse than BM25; does it know the language 'it'?")
     assert "language" not in as_good.words
 
 
-def test_spans_that_tell_nothing_apart_choose_no_weight() -> None:
+def test_snippets_that_tell_nothing_apart_choose_no_weight() -> None:
     """All documents are alike: BM25 is at chance, and the encoder's five-fold of that is hardly more."""
-    alike = Probe(["a form to fill in"] * PAIRS, ["a form to fill in and to sign"] * PAIRS)
-    found = probed_weight(alike, found_by(PAIRS, 0.1, 1.0), language="en", analysis="words")
-    assert found is not None
+    alike = SnippetPairs(["a form to fill in"] * PAIRS, ["a form to fill in and to sign"] * PAIRS)
+    found = weight_of(alike, found_by(PAIRS, 0.1, 1.0))
     assert found.bm25 < found.encoder < 0.16
     assert (found.noise, found.weight) == (True, ENCODER_WEIGHT)
-    assert found.words.startswith("a small weight, since spans hardly tell these documents apart: 80 spans find")
-    assert not any(found.contradicts(weight) for weight in WEIGHTS)
+    assert found.words.startswith("a small weight, since snippets hardly tell these documents apart: 80 snippets find")
+    assert not any(found.contradiction(weight) for weight in WEIGHTS)
 
 
 def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_ranking() -> None:
     """BM25 finds every span's document, the encoder most of them: r is .8, and the sum has only something to lose."""
     names = [f"name{number}" for number in range(PAIRS)]
-    pairs = Probe(names, [f"{name} stone" for name in names])
-    found = probed_weight(pairs, found_by(PAIRS, 1.0, 1.2), language="en", analysis="words")
+    pairs = SnippetPairs(names, [f"{name} stone" for name in names])
+    found = weight_of(pairs, found_by(PAIRS, 1.0, 1.2))
     assert found.bm25 == 1.0
     assert found.encoder / found.bm25 > 0.7
     assert found.weight == RATIO_WEIGHTS[0]
@@ -246,32 +255,40 @@ def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_r
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_encoder_that_knows_nothing_hardly_changes_bm25s_ranking(seed: int) -> None:
-    found = probed_weight(probe(), found_by(PAIRS, 0.0, 1.0, seed), language="en", analysis="words")
+    found = weight_of(snippets(), found_by(PAIRS, 0.0, 1.0, seed))
     assert found.weight == RATIO_WEIGHTS[0]
-    assert found.contradicts(1.0)
-    assert not found.contradicts(0.0)
-    few = probed_weight(probe(10), found_by(10, own=1.0, noise=1.0), language="en", analysis="words")
-    assert few is None  # too few pairs tell nothing
+    assert found.contradiction(1.0)
+    assert not found.contradiction(0.0)
+
+
+def test_too_few_snippets_tell_nothing() -> None:
+    def over(collection: RetrievalSet) -> Bm25System:
+        return Bm25System.over(collection, "en", "full")
+
+    assert snippet_weight(snippets(19), "few", over, "en", "words") is None
+    assert snippet_weight(snippets(20), "enough", over, "en", "words") is not None
 
 
 def small_collection() -> RetrievalSet:
     """Eighty documents of eight words, and one query that is evaluated."""
-    documents = [Document(str(number), "", text) for number, text in enumerate(probe().documents)]
+    documents = [Document(str(number), "", text) for number, text in enumerate(snippets().documents)]
     return RetrievalSet("small", documents, [Query("q", "river stone")], {"q": {"0": 1}})
+
+
+def texts(queries: FusionQueries) -> list[str]:
+    return [query.text for query in queries.asked.queries]
 
 
 def test_scores_are_brought_to_one_scale_on_the_queries_of_a_log() -> None:
     collection, log = small_collection(), [f"{' '.join(WORDS)} topic{number}" for number in range(60)]
-    balancing = balancing_queries(collection, None, seed=1, log=[*log, *log, "river stone"])
-    assert balancing.logged
-    assert not balancing.judged
-    assert sorted(balancing.texts) == sorted(log)  # once each, without the one that is evaluated
+    queries = fusion_queries(collection, None, seed=1, log=[*log, *log, "river stone"])
+    assert queries.kind == "queries of the log"
+    assert sorted(texts(queries)) == sorted(log)  # once each, without the one that is evaluated
     words, full = (Bm25System.over(collection, "en", analysis) for analysis in ("words", "full"))
-    found = balance_of(full, words, balancing, 10, "nDCG@10", None)
-    expected = [deviation(system.rank(balancing.asked, 10).run) for system in (full, words)]
-    assert [found.encoder_deviation, found.bm25_deviation] == expected
-    assert found.measured_on == "60 queries of the log"
-    short = [f"salt {number}" for number in range(FEWEST_WEIGHT_QUERIES - 1)]  # which leaves the scale to spans
-    balancing = balancing_queries(collection, None, seed=1, log=[*short, "river stone"])
-    assert not balancing.logged
-    assert balancing.texts == balancing_queries(collection, None, seed=1).texts
+    found = fusion_weight(queries, full, lambda other: Bm25System.over(other, "en", "full"), words, "nDCG@10", 10)
+    assert found.deviations == tuple(deviation(system.rank(queries.asked, 10).run) for system in (full, words))
+    assert (found.queries, found.kind) == (60, "queries of the log")
+    short = [f"salt {number}" for number in range(FEWEST_WEIGHT_QUERIES - 1)]  # which leaves the scale to snippets
+    queries = fusion_queries(collection, None, seed=1, log=[*short, "river stone"])
+    assert queries.kind == "snippets"
+    assert texts(queries) == texts(fusion_queries(collection, None, seed=1))

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from results import smallest
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.evaluation.balancing import weight_queries
+from vtkit.evaluation.fusion_queries import weight_queries
 from vtkit.pipeline.plan import NAMES, STAGES, called
 from vtkit.pipeline.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Corpus, Stage, UndeclaredRead, View
 from vtkit.pipeline.steps.texts import trained_documents, training_queries

@@ -28,9 +28,10 @@ from tiny import (
 )
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.synthetic_queries import snippet_pairs
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels.sparse_head import streaming
-from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ranks
+from vtkit.evaluation.gates.retrieval import reciprocal_ranks
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
@@ -44,7 +45,7 @@ from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 from vtkit.training.target import INTEGRAL, LARGEST_STEP, LEAST, LOSSES, MOST, PROPORTIONAL, START, ActiveTarget
 from vtkit.training.validated import Validated
-from vtkit.training.validation import Validation, held_out_queries, validation_set
+from vtkit.training.validation import Validation, held_out_queries, snippet_validation_set, validation_set
 
 TRAINED_ON, HELD_OUT = held_out_queries(DATA, 0.3, 1)
 
@@ -125,14 +126,14 @@ def test_an_encoder_that_tells_no_documents_apart_is_judged_by_chance(tmp_path: 
     assert validation_set(data, "made", 1).value(encoder(tmp_path), 8, 8) < 0.2
 
 
-def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
+def test_snippets_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
     made, ours = texts(40, seed=3, words=(9, 20)), encoder(tmp_path)
-    judged = probe_validation_set(made, 30, 1)
+    judged = snippet_validation_set(made, 30, 1)
     assert len(judged.queries) == 30
-    ranks = reciprocal_ranks(ours, probe_of(made, 30, 1), 48)  # which counts equal scores as half
+    ranks = reciprocal_ranks(ours, snippet_pairs(made, 30, 1), 48)  # which counts equal scores as half
     assert judged.value(ours, 48, 48) == pytest.approx(float(ranks.mean()), abs=0.02)
     with pytest.raises(DataError, match=r"only 2 texts of data .* and 20 are needed"):
-        probe_validation_set(made[:2], 30, 1)
+        snippet_validation_set(made[:2], 30, 1)
 
 
 def test_a_validation_while_training_leaves_the_training_as_it_is(tmp_path: Path) -> None:

@@ -325,7 +325,7 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
         MissingExtra: a package that the engine needs is not installed.
         RecipeError: there is no such setting or engine, the folder exists, or BM25's language cannot be detected.
     """
-    from vtkit.evaluation.balancing import beside_bm25
+    from vtkit.evaluation.fusion_queries import beside_bm25
     from vtkit.search.folders import index_folder, read_encoding
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import new_folder
@@ -454,12 +454,10 @@ def export_for(
     engine, beside = import_module(f"vtkit.deploy.{target}").TARGET, None
     if engine.own_bm25 and searcher is not None and searcher.lexical is None:
         from vtkit.data.sequences import Lazy
-        from vtkit.evaluation.balance import ENCODER_WEIGHT
-        from vtkit.evaluation.balancing import probed_beside_bm25
+        from vtkit.evaluation.fusion_queries import weight_beside_bm25
 
         documents = Lazy(len(searcher.documents), searcher.documents.__getitem__)
-        language, probed = probed_beside_bm25(encoder, documents, settings)
-        beside = language, ENCODER_WEIGHT if probed is None else probed.weight
+        beside = weight_beside_bm25(encoder, documents, settings)
     longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
     of = Source(

@@ -72,13 +72,13 @@ def build(
     as_passages = "" if built.passages is None else f", as {built.passages:,} passages,"
     console.write(f"{built.documents:,} documents{as_passages} ({built.language}) in {built.seconds:.0f} s")
     if built.weight is not None:
-        console.write(f"the encoder weighs {built.weight:g}, BM25 {1 - built.weight:g}: {built.balance}")
+        console.write(f"the encoder weighs {built.weight:g}, BM25 {1 - built.weight:g}: {built.fusion}")
     unit = "documents" if built.passages is None else "passages"
     console.write(f"{built.share_cut:.1%} of the {unit} are cut at {built.length} tokens")
     if built.lost_tokens is not None:
         console.write(f"new text loses about {built.lost_tokens:.2%} of its tokens to the trimmed vocabulary")
     console.write(f"index: {console.size(built.index_bytes)}; a query takes {built.query_ms:.1f} ms")
-    console.write("\nqueries made of spans, and the first result of each:")
+    console.write("\nsnippets as queries, and the first result of each:")
     for example in built.examples:
         found = " ".join(filter(None, [console.one_line(example.id, 40), console.one_line(example.title, 40)]))
         console.write(f"  {console.one_line(example.query, 60)}\n    {found}: {console.one_line(example.text, 80)}")

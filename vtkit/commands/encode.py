@@ -93,8 +93,8 @@ def index(
 ) -> None:
     """Make an index of encoded documents for `vtkit search`.
 
-    With `--set lexical=bm25`, BM25's words stand beside the encoder's dimensions; spans of the documents determine the
-    weight of both. No queries are needed. Vectors of a run's model are indexed with its settings.
+    With `--set lexical=bm25`, BM25's words stand beside the encoder's dimensions; snippets of the documents determine
+    the weight of both. No queries are needed. Vectors of a run's model are indexed with its settings.
     """
     refuse_existing(out)
     from vtkit.api import index_vectors

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, write_trec
-from vtkit.evaluation.balance import Balance, ProbedWeight
+from vtkit.evaluation.fusion import FusionWeight
 from vtkit.search.measures.agreement import Agreement
 from vtkit.search.measures.cost import QueryCost, SearchCost
 from vtkit.search.measures.effectiveness import per_query
@@ -37,7 +37,7 @@ class SystemFacts(Result):
     analyser: str | None = None  # how BM25 cuts texts into terms; this, `k1` and `b` are of BM25 only
     k1: float | None = None
     b: float | None = None
-    balance: Balance | None = None  # of a sum with BM25
+    fusion: FusionWeight | None = None  # of a sum with BM25
     agreement: Agreement | None = None  # with exact search, of engines that are not exact
     cost: QueryCost | None = None  # of searching its lists, where it has some and was asked to count
     search_cost: SearchCost | None = None  # of dense embedders, encoding included
@@ -57,8 +57,6 @@ class Evaluated(SystemFacts):
     measures: Mapping[str, float]
     not_comparable: tuple[str, ...] = ()
     """Why the measures cannot stand beside published ones (:attr:`RetrievalSet.not_comparable`)."""
-
-    probed: ProbedWeight | None = None  # of peers: the weight that spans of the documents suggest in a sum with BM25
 
 
 @dataclass(frozen=True)
@@ -101,9 +99,7 @@ def read_per_query(folder: Path) -> dict[str, dict[str, float]]:
         raise DataError(f"{path} is missing or damaged. Run the recipe again: vtkit run RECIPE.") from error
 
 
-def judge(
-    collection: RetrievalSet, ranking: Ranking, measures: Sequence[str], probed: ProbedWeight | None = None
-) -> Judged:
+def judge(collection: RetrievalSet, ranking: Ranking, measures: Sequence[str]) -> Judged:
     """The measures of ``ranking`` over the queries of ``collection``; a query without results counts 0."""
     queries = {query.id for query in collection.queries}
     qrels = {query: judged for query, judged in collection.qrels.items() if query in queries}
@@ -114,6 +110,5 @@ def judge(
         documents=len(collection.documents),
         measures={name: sum(of_queries.values()) / len(of_queries) for name, of_queries in values.items()},
         not_comparable=collection.not_comparable,
-        probed=probed,
     )
     return Judged(evaluated, ranking.run, values)

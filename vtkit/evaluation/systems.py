@@ -14,7 +14,7 @@ import numpy as np
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, to_run
-from vtkit.evaluation.balance import AS_THEY_ARE, Balance, above_last, combined, weighted_sum
+from vtkit.evaluation.fusion import AS_THEY_ARE, FusionWeight, above_last, combined, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.search.bm25 import Bm25
 from vtkit.search.languages import misfit
@@ -64,9 +64,9 @@ class SparseSystem:
     role: Role = "encoder"
     query_encoder: str | None = None  # in words; None where documents have the same
     lexical: LexicalPart | None = None
-    """BM25's terms behind the encoder's dimensions, and in ``balance`` what their share goes by."""
+    """BM25's terms behind the encoder's dimensions, and in ``fusion`` their share."""
 
-    balance: Balance | None = None
+    fusion: FusionWeight | None = None
     exact: tuple[Index, Engine, str] | None = None
     """For an approximate engine: the same index, searched exactly, the engine, and the measure whose loss is told."""
 
@@ -100,7 +100,7 @@ class SparseSystem:
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         queries = self.queries(asked)
         run, (ids, scores) = ranked(asked, partial(self.index.search, queries), depth)
-        facts = SystemFacts(role=self.role, balance=self.balance)
+        facts = SystemFacts(role=self.role, fusion=self.fusion)
         if self.role == "encoder":
             facts = replace(
                 facts,
@@ -261,32 +261,27 @@ class RerankedSystem:
 
 
 @dataclass(frozen=True)
-class AboveLast:
-    """A system whose scores are counted from the last of each query's list (:func:`above_last`), to be summed."""
-
-    system: System
-
-    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        ranking = self.system.rank(asked, depth)
-        return replace(ranking, run=above_last(ranking.run))
-
-
-@dataclass(frozen=True)
 class SumSystem:
     """A system's scores and BM25's in one: their weighted sum (:func:`weighted_sum`), or combined as they are
     (:data:`AS_THEY_ARE`)."""
 
     system: System
     bm25: System
-    balance: Balance | str  # of the weighted sum; the name of another combination
+    fusion: FusionWeight | str  # of the weighted sum; the name of another combination
     role: Role = "sum"
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
-        if isinstance(self.balance, str):
-            return Ranking(combined(*runs, depth, AS_THEY_ARE[self.balance]), SystemFacts(role=self.role))
-        summed = weighted_sum(*runs, depth, self.balance.weight, self.balance.deviations)
-        return Ranking(summed, SystemFacts(role=self.role, balance=self.balance))
+        ranking, bm25 = self.system.rank(asked, depth), self.bm25.rank(asked, depth).run
+        if isinstance(self.fusion, str):
+            return Ranking(combined(ranking.run, bm25, depth, AS_THEY_ARE[self.fusion]), SystemFacts(role=self.role))
+        summed = weighted_sum(to_sum(ranking), bm25, depth, self.fusion.weight, self.fusion.deviations)
+        return Ranking(summed, SystemFacts(role=self.role, fusion=self.fusion))
+
+
+def to_sum(ranking: Ranking) -> Run:
+    """The run of a ranking with the scores that a weighted sum adds: a dense embedder's count from the last of each
+    query's list (:func:`above_last`)."""
+    return above_last(ranking.run) if ranking.facts.role == "peer" else ranking.run
 
 
 def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:

@@ -18,22 +18,21 @@ from vtkit.data.executors import executed_by
 from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
+from vtkit.data.synthetic_queries import joined, random_snippets, units
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
-from vtkit.encoder.documents import Dimensions, row_blocks
+from vtkit.encoder.documents import Dimensions
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.model_folder import loaded_files
 from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
-from vtkit.evaluation.balancing import balancing_queries
 from vtkit.evaluation.systems import Bm25System
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import Searched, searched
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
-from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
 from vtkit.pipeline.steps.encode_corpus import EncodedSet, EncodeResult
-from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
+from vtkit.pipeline.steps.fusion import FUSION, FusionResult
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
@@ -43,7 +42,7 @@ from vtkit.search.drift import BUILT, UNTRIMMED
 from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder, encode_folder, write_index
 from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import languages_of
-from vtkit.search.lexical import LexicalPart
+from vtkit.search.lexical import with_bm25
 from vtkit.search.passages import Passages, row_contents
 from vtkit.search.searcher import Searcher
 from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
@@ -56,7 +55,6 @@ from vtkit.system.checksums import files_of, records_in, write_record
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.system.outputs import flush, publish, refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
-from vtkit.training.crops import joined, units
 from vtkit.transfer import latent_units
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import whole_ids
@@ -82,7 +80,7 @@ PASSAGE_WORDS = (200, 100, 50)  # the first number is taken with which no more p
 
 @dataclass(frozen=True)
 class Example(Result):
-    """A span of a document, asked as a query, and the first result."""
+    """A snippet of a document, asked as a query, and the first result."""
 
     query: str
     id: str
@@ -97,7 +95,7 @@ class BuiltIndex(Result):
     documents: int
     language: str
     weight: float | None  # of the encoder beside BM25; None without BM25
-    balance: str  # how the weight was found, in words
+    fusion: str  # how the weight was found, in words
     passages: int | None  # number of passages that the documents are indexed as; None: whole
     share_cut: float  # share of the documents, or passages, whose end the encoder does not read
     length: int  # tokens at which they are cut
@@ -176,14 +174,16 @@ def build_index(
                 file.writelines(f"{piece}\n" for document in read for piece in _pieces(document.contents))
         finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
         found = searched(finished.folder, model=None, collection=None)
-        (step,) = (step for step in finished.steps if step.startswith("encode:") and step != ENCODE_QUERIES.name)
+        (step,) = (step for step in finished.steps if step.startswith("encode:"))
         encoding, vectors = result_of(finished.steps[step], EncodeResult).sets[CORPUS], finished.steps[step] / CORPUS
         trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
-        balance = result_of(finished.steps[DEPLOY.name], DeployResult).sets[CORPUS].balance
-        weight, balanced = (None, "") if balance is None else (balance.weight, balance.words)
+        weight, chosen = None, ""
+        if FUSION.name in finished.steps:
+            fusion = result_of(finished.steps[FUSION.name], FusionResult).with_bm25[CORPUS]
+            weight, chosen = fusion.weight, fusion.words
     else:
-        balanced = f"the documents' {tokens:,} tokens are too few to learn latent terms from"
-        console.say(f"BM25 ranks alone: {balanced}. With more documents, build again into a new folder")
+        chosen = f"the documents' {tokens:,} tokens are too few to learn latent terms from"
+        console.say(f"BM25 ranks alone: {chosen}. With more documents, build again into a new folder")
         found = _bm25_alone(read, out / RUNS, model, language, recipe.index.model_copy(update={"passages": None}))
         encoding, weight, trimmed, vectors = EncodedSet(), 0.0, None, out / RUNS / CORPUS
     searcher = Searcher.load(*found)
@@ -199,9 +199,9 @@ def build_index(
     made = IndexFolder("model", len(read), len(searcher.index.postings.lists.entries), found.settings.engine, of_index)
     flush(path for part in (GENERATIONS, SEGMENTS, "model") for path in (out / part, *(out / part).rglob("*")))
     write_record(out / SEARCH, made.to_json(), loaded_files(out / "model"))  # from here on it is an index
-    spans = balancing_queries(RetrievalSet(name, read, [], {}), None, SEED).texts[:EXAMPLES]
+    snippets = random_snippets([document.contents for document in read], EXAMPLES, SEED)
     examples, times = [], []
-    for query in spans[:1] + spans:  # the first time, code is compiled
+    for query in snippets[:1] + snippets:  # the first time, code is compiled
         asked = time.perf_counter()
         first = next(searcher.search([query], 1)).results
         times.append(1000 * (time.perf_counter() - asked))
@@ -210,7 +210,7 @@ def build_index(
         documents=len(read),
         language=language,
         weight=weight,
-        balance=balanced,
+        fusion=chosen,
         passages=encoding.passages,
         share_cut=encoding.share_cut,
         length=found.settings.document_length,
@@ -256,9 +256,7 @@ def _bm25_alone(documents: Sequence[Document], work: Path, model: str, language:
     encode_folder(encoder, str(work / "model"), documents, vectors, work / "shards", max_length=8, language=language)
     rows = read_vectors(vectors / VECTORS)
     bm25 = Bm25System.over(RetrievalSet("the documents", documents, [], {}), language, index.bm25_analyser).bm25
-    impacts = bm25.index.by_document()
-    part = LexicalPart.balanced(bm25.terms, rows, impacts, 0.0, (1.0, 1.0))
-    blocks = part.documents(row_blocks(rows), row_blocks(impacts))
+    blocks, part = with_bm25(rows, bm25, 0.0, (1.0, 1.0))
     write_index(work / "index", index, blocks, vectors / DOCUMENTS, tokenizer_digest(encoder.tokenizer), part)
     return Searched(str(work / "model"), work / "index", index)
 

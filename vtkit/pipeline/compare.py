@@ -209,7 +209,7 @@ def _compare_set(
     for each, of_run in zip(runs, values, strict=True):
         of_kept = {measure: {q: value for q, value in of_run[measure].items() if q in kept} for measure in measures}
         means = {measure: sum(of.values()) / len(kept) for measure, of in of_kept.items()}
-        evaluated = replace(each.sets[name], queries=len(kept), measures=means, not_comparable=(), probed=None)
+        evaluated = replace(each.sets[name], queries=len(kept), measures=means, not_comparable=())
         judged[each.name] = Judged(evaluated, {}, of_kept)
     cells = compared(judged, name, measures, baseline.name, "holm")
     beside, searcher, not_explained = [], None, ""

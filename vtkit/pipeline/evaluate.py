@@ -47,9 +47,9 @@ T = TypeVar("T")
 
 Kind = Literal["bm25", "bm25-words", "model", "index", "deployed", "run"]
 GIVEN = ("index", "deployed", "run")  # kinds that are not computed here
-Way = Literal["balanced", "raw", "max", "product"]
+Way = Literal["weighted", "raw", "max", "product"]
 
-SUMS: Mapping[str, Way] = {"+bm25": "balanced", "+bm25:raw": "raw", "+bm25:max": "max", "+bm25:product": "product"}
+SUMS: Mapping[str, Way] = {"+bm25": "weighted", "+bm25:raw": "raw", "+bm25:max": "max", "+bm25:product": "product"}
 """Behind a model: how its scores and BM25's are brought together."""
 
 SYSTEM_FORMS = (
@@ -295,48 +295,43 @@ class _Loaded:
         return DenseSystem.over(model.embedder, documents, name, settings.precision, settings.passages, kept)
 
     def _sum(self, named: Named, place: Collection) -> System:
-        """The sum with BM25, balanced as in a run, on queries of the collection that are not evaluated. A run's model
-        keeps the run's balance on the run's own collections."""
-        from vtkit.evaluation.balancing import balance_of, balancing_queries
-        from vtkit.evaluation.probe import probed_by_spans
-        from vtkit.evaluation.systems import AboveLast, SumSystem
-        from vtkit.training.teachers import DenseTeacher
+        """The sum with BM25, weighted as in a run, on queries of the collection that are not evaluated. A run's model
+        keeps the run's fusion weight on the run's own collections."""
+        from vtkit.evaluation.fusion_queries import fusion_queries, fusion_weight, weight_queries
+        from vtkit.evaluation.systems import SumSystem
 
         language, settings = str(place.language), self.settings
-        if named.summed is not None and named.summed != "balanced":
-            return SumSystem(self._whole(place), place.bm25(language, named.settings, words=True), named.summed)
-        summable = AboveLast if isinstance(self.model, DenseTeacher) else (lambda system: system)
-        system, bm25 = summable(self._whole(place)), place.bm25(language, named.settings)
-        step = None if named.run is None else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
+        system = self._whole(place)
+        if named.summed is not None and named.summed != "weighted":
+            return SumSystem(system, place.bm25(language, named.settings, words=True), named.summed)
+        bm25 = place.bm25(language, named.settings)
+        split, measure, seed = settings.fusion_queries, settings.measures[0], settings.seed
+        step = None if named.run is None or split else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
         judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
-        own = judged is not None and judged.documents == len(place.whole.documents) and settings.balance is None
-        if judged is not None and judged.balance is not None and own:
-            console.say(f"  the encoder weighs {judged.balance.weight:g}, as in the run")
-            return SumSystem(system, bm25, judged.balance)
-        probed = probed_by_spans(
-            place.whole, lambda spans: summable(self._over(spans)), settings.seed, language, named.settings
-        )
-        training = None if settings.balance is None else load_retrieval(place.name, settings.balance)
-        balancing = balancing_queries(place.whole, training, settings.seed)
-        balance = balance_of(system, bm25, balancing, settings.depth, settings.measures[0], probed)
-        return SumSystem(system, bm25, balance)
+        if judged is not None and judged.fusion is not None and judged.documents == len(place.whole.documents):
+            console.say(f"  the encoder weighs {judged.fusion.weight:g}, as in the run")
+            return SumSystem(system, bm25, judged.fusion)
+        training = None if split is None else weight_queries(load_retrieval(place.name, split), place.whole, seed)
+        queries = fusion_queries(place.whole, training, seed, named.settings.passages)
+        weight = fusion_weight(queries, system, self._over, bm25, measure, settings.depth)
+        return SumSystem(system, bm25, weight)
 
 
 def _opened(name: str, folder: str, settings: ComparisonSettings) -> Collection:
     """Open a collection, sample its queries and set its language if one is given.
 
     Raises:
-        RecipeError: the collection has no other judgements called ``settings.balance``.
+        RecipeError: the collection has no other judgements called ``settings.fusion_queries``.
     """
     place = Collection(name, settings.split or default_split(name), folder)
     place.whole = replace(place.whole, own_documents=settings.ignore_identical_ids or place.whole.own_documents)
     if doubt := own_documents_doubt(place.whole, "ignore_identical_ids"):
         console.warn(doubt)
-    others = [other for other in splits_of(name) if other != place.split] if settings.balance is not None else []
-    if settings.balance is not None and settings.balance not in others:
+    others = [other for other in splits_of(name) if other != place.split] if settings.fusion_queries is not None else []
+    if settings.fusion_queries is not None and settings.fusion_queries not in others:
         raise RecipeError(
-            f"balance {settings.balance}: beside {place.split!r}, which is evaluated, {name} has "
-            f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave balance out."
+            f"fusion_queries {settings.fusion_queries}: beside {place.split!r}, which is evaluated, {name} has "
+            f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave fusion_queries out."
         )
     place.judged = place.whole.sample(settings.max_queries, settings.seed)
     if settings.language is not None:

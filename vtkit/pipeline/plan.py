@@ -25,6 +25,7 @@ from vtkit.pipeline.steps.evaluate_systems import (
 )
 from vtkit.pipeline.steps.expand_documents import EXPAND, EXPAND_DOCUMENTS
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE
+from vtkit.pipeline.steps.fusion import FUSION
 from vtkit.pipeline.steps.index_corpus import INDEX, WEIGHTING
 from vtkit.pipeline.steps.profile_vocabularies import PROFILE
 from vtkit.pipeline.steps.run_gates import CHECK_ADAPTATION, CHECK_CALIBRATION, CHECK_TRANSFER, CHECK_VOCABULARY
@@ -39,7 +40,7 @@ from vtkit.system.errors import RecipeError
 
 STAGES: tuple[Stage[Any], ...] = (
     *(VOCABULARY, CHECK_VOCABULARY, TRANSFER, CHECK_TRANSFER, ADAPT, CHECK_ADAPTATION, CALIBRATE, CHECK_CALIBRATION),
-    *(EXPAND, EXPAND_DOCUMENTS, FINETUNE, QUERY_TABLE, ENCODE, ENCODE_QUERIES, INDEX, DEPLOY),
+    *(EXPAND, EXPAND_DOCUMENTS, FINETUNE, QUERY_TABLE, ENCODE, ENCODE_QUERIES, INDEX, FUSION, DEPLOY),
     *(EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE, EVALUATE_HYBRID, EVALUATE_DEPLOYED),
     *(EVALUATE_PEER, EVALUATE_HYBRID_PEER, PROFILE, REPORT),
 )
@@ -234,8 +235,8 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
             model = models[-2] if final == QUERY_TABLE.name else final  # documents are not encoded by a table
             expanded = {"expansions": EXPAND_DOCUMENTS.name} if recipe.expands and model in EXPANDED else {}
             vectors_of = add(ENCODE.reading(*weighted), {"model": model, **expanded}, model)
-            queries = {"queries": add(ENCODE_QUERIES, {"model": final})}
-            add(DEPLOY, {"vectors": vectors_of, "model": final, **queries})
+            encoded = {"vectors": vectors_of, "model": final}
+            add(DEPLOY, encoded if index.lexical == "none" else encoded | {"fusion": add(FUSION, encoded)})
         return
     evaluated: dict[str, dict[str, str]] = {}  # model -> itself as an input; nothing for the source as it is
     for name in section.models:
@@ -261,15 +262,18 @@ def add_evaluation(plan: Plan, recipe: Recipe, source: Mapping[str, str], models
     for model in evaluated:
         of_model(INDEX, model, vectors=vectors(model))
     searched = {"index": f"index:{final}", **queries}
+    encoded, has_words = {"vectors": vectors(final), "model": final}, index.lexical != "none"
+    fusion = {"fusion": add(FUSION, encoded)} if queries and (section.bm25 or has_words) else {}
+    of_words = fusion if has_words else {}
     if queries and (index.engine, index.lexical) != ("exact", "none"):  # else the judged index is used
-        deployed = {"index": add(DEPLOY, {"vectors": vectors(final), "model": final, **queries}), **queries}
+        deployed = {"index": add(DEPLOY, encoded | of_words), **queries, **of_words}
     bm25 = {"bm25": add(EVALUATE_BM25)} if section.bm25 else {}
     if section.bm25:
         add(EVALUATE_BM25_WORDS)
     for model in evaluated:
         of_model(EVALUATE, model, **(searched if model == final else {"index": f"index:{model}"}))
     if bm25 and queries:
-        add(EVALUATE_HYBRID, {**bm25, "model": f"evaluate:{final}", **searched})
+        add(EVALUATE_HYBRID, {**bm25, "model": f"evaluate:{final}", **fusion})
     if DEPLOY.name in plan.steps:
         add(EVALUATE_DEPLOYED, deployed)
     for peer, embedder in peers_of(recipe).items():  # each alone, so that others change nothing of its results

@@ -113,7 +113,7 @@ class SetResults(Result):
     def hybrid(self) -> Row | None:
         """The sum of the final model and BM25: in the index to be used, if it has a lexical part, else of two
         rankings."""
-        if self.planned is not None and self.planned.balance is not None:
+        if self.planned is not None and self.planned.fusion is not None:
             return self.planned
         return next((row for row in self.rows if row.role == "sum"), None)
 

@@ -126,25 +126,25 @@ def _row_note(row: Row) -> str:
         said.append("An embedder that could be used instead, searched exactly, with its own settings.")
     if row.query_encoder is not None:
         said.append(f"Queries are encoded by {row.query_encoder}.")
-    if row.balance is not None:
+    if row.fusion is not None:
         said.append(
             "The sum of both scores, each divided by its deviation: "
-            f"the encoder weighs {row.balance.weight:g}, BM25 the rest ({row.balance.words})."
+            f"the encoder weighs {row.fusion.weight:g}, BM25 the rest ({row.fusion.words})."
         )
     return " ".join(said)
 
 
 def _weights_table(results: SetResults) -> Table | None:
     """The values from which the weight of the sum with BM25 was chosen."""
-    balance = next((row.balance for row in results.rows if row.balance and row.balance.curve and not row.peer), None)
-    if balance is None:
+    fusion = next((row.fusion for row in results.rows if row.fusion and row.fusion.curve and not row.peer), None)
+    if fusion is None:
         return None
-    cells = [Strong(score(value)) if weight == balance.weight else score(value) for weight, value in balance.curve]
+    cells = [Strong(score(value)) if weight == fusion.weight else score(value) for weight, value in fusion.curve]
     caption = (
-        f"{results.label}: {results.measure} of the sum with BM25 on {amount(balance.queries)} other judged queries, "
+        f"{results.label}: {results.measure} of the sum with BM25 on {amount(fusion.queries)} other judged queries, "
         "by the weight of the encoder"
     )
-    return Table(caption, ("weight", *(f"{weight:.1f}" for weight, _ in balance.curve)), [(results.measure, *cells)])
+    return Table(caption, ("weight", *(f"{weight:.1f}" for weight, _ in fusion.curve)), [(results.measure, *cells)])
 
 
 def queries_section(report: ReportData) -> Section | None:

@@ -297,10 +297,10 @@ class _Change:
         return state
 
     def _beside_terms(
-        self, state: State, balance: LexicalRecord, rows: Blocks
+        self, state: State, lexical: LexicalRecord, rows: Blocks
     ) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
         """The ``rows`` of all living documents with BM25's terms behind them, in blocks."""
         counts = living_counts(self.home, state)
         terms = TermDimensions.of(self.analyser, counts.terms)
-        part = LexicalPart(replace(balance, terms=len(terms)), terms, self.record.vocabulary)
+        part = LexicalPart(replace(lexical, terms=len(terms)), terms, self.record.vocabulary)
         return part.documents(rows(), counts.impacts(self.analyser.b)), part

@@ -82,7 +82,7 @@ class ComparisonSettings(Section):
     correction: Correction = "holm"
     """Correction of the p values of several systems on a collection."""
 
-    balance: str | None = None
+    fusion_queries: str | None = None
     """Judgements whose queries choose the fusion weight of MODEL+bm25; the model must not be trained on them. Default:
     snippets of the documents choose it."""
 

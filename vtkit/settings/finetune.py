@@ -128,7 +128,7 @@ class FinetuneValidation(Section):
 
     queries: str | Annotated[float, Field(gt=0, lt=1)] | None = None
     """Judgements of ``data`` to validate on, such as ``dev``, neither those trained on nor those that [evaluate] uses;
-    or a share of the training queries, such as 0.1, which are then not trained on. Default: probe pairs made from the
+    or a share of the training queries, such as 0.1, which are then not trained on. Default: snippets of the
     documents of ``data``."""
 
     @field_validator("queries", mode="before")

@@ -123,8 +123,9 @@ class IndexSection(Section):
 
     query_log: tuple[CorpusName, ...] = ()
     """Queries of users, without judgements, one a text. They bring the scores of encoder and BM25 to one scale; the
-    spans of documents used otherwise are often shorter than queries (docs/evaluation.md). Used if there are no training
-    queries to choose the weight; at least 50 are needed besides those evaluated. Default: spans of the documents."""
+    snippets of documents used otherwise are often shorter than queries (docs/evaluation.md). Used if there are no
+    training queries to choose the weight; at least 50 are needed besides those evaluated. Default: snippets of the
+    documents."""
 
     lexical: Lexical = "none"
     """``bm25``: add BM25's weights as further dimensions to the final model's vectors, so that the sum with BM25 needs

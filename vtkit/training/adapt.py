@@ -12,6 +12,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
+from vtkit.data.synthetic_queries import QUERY_WORDS, SHORTEST_TEXT, crop_pair, opening_pair, units
 from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
@@ -20,7 +21,6 @@ from vtkit.settings.finetune import BM25, LOSSES, SIDES
 from vtkit.settings.recipe import Reporter
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
-from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import Gate
 from vtkit.training.losses import symmetric_divergence
 from vtkit.training.negatives import RANKINGS_FOLDER, merged, system_rankings
@@ -247,3 +247,23 @@ def _sampled(rankings: Sequence[np.ndarray], own: Sequence[int], documents: int,
         while sampled[row] == number:
             sampled[row] = near[0] if len(near) else draw.integers(documents)
     return sampled
+
+
+def usable_texts(texts: Sequence[str]) -> list[str]:
+    """The ``texts`` that a query can be made from."""
+    usable = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
+    if len(usable) < 2:
+        raise DataError(
+            f"corpus: {len(usable)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or "
+            "more. Training compares each text with others. Name a larger corpus."
+        )
+    return usable
+
+
+def batches_of(items: int, steps: int, batch_size: int, seed: int) -> np.ndarray:
+    """The items of each step, (steps, batch): shuffled passes, none twice in a batch; what is left of a pass waits for
+    none. The batch is smaller where there are fewer items."""
+    size = min(batch_size, items)
+    whole = items // size  # batches of a pass
+    orders = (np.random.default_rng([seed, epoch]).permutation(items) for epoch in range(-(-steps // whole)))
+    return np.concatenate([order[: whole * size].reshape(whole, size) for order in orders])[:steps]

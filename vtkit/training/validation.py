@@ -17,6 +17,7 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.synthetic_queries import FEWEST_PAIRS, snippet_pairs
 from vtkit.data.trec import to_run
 from vtkit.encoder.sides import encode_side
 from vtkit.search.engine import index_in_memory
@@ -34,7 +35,7 @@ BEST = "best.safetensors"  # the best weights so far, beside the checkpoints
 
 
 METRIC = "nDCG@10"
-"""By which judged queries tell how good the encoder is; probe pairs have one relevant document each, and RR."""
+"""By which judged queries tell how good the encoder is; snippets have one relevant document each, and RR."""
 
 VALIDATION_DEPTH = 100  # results of each query that the metric is computed from
 MOST_QUERIES = 500  # queries that an encoder is judged with, sampled with the seed
@@ -89,6 +90,18 @@ def validation_set(
     return ValidationSet(*texts, renumbered, METRIC, judged_on, own)
 
 
+def snippet_validation_set(texts: Sequence[str], most: int, seed: int) -> ValidationSet:
+    """Up to ``most`` snippets of ``texts``, as judged queries to validate a training with."""
+    pairs = snippet_pairs(texts, most, seed)
+    if len(pairs) < FEWEST_PAIRS:
+        raise DataError(
+            f"validation: only {len(pairs)} texts of data are different and long enough to cut a snippet out of, and "
+            f"{FEWEST_PAIRS} are needed. Give more text, or a share as validation.queries."
+        )
+    grades = [{number: 1} for number in range(len(pairs))]
+    return ValidationSet(pairs.queries, pairs.documents, grades, "RR", "snippets")
+
+
 def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
     """Split the queries into those that are trained on and a ``share`` for validation. Queries with the same text, and
     queries with a relevant document in common, go to the same side, because an encoder that has learned to find a
@@ -105,7 +118,7 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
         raise DataError(
             f"validation.queries = {share:g} of {len(groups)} queries leaves none to evaluate with or to train on. "
             f"Queries with the same text or a relevant document in common stay together ({len(sizes)} groups). Set "
-            "another share, or remove it to validate on probe pairs."
+            "another share, or remove it to validate on snippets."
         )
 
     def part(held_out: bool) -> RetrievalSet:

@@ -49,7 +49,7 @@ class Probed(Result):
     """The comparison that ``auto`` made: its rule, and close alternatives."""
 
     name: str
-    reciprocal_rank: float  # mean over the probe pairs
+    reciprocal_rank: float  # mean over the snippets
     p: float | None  # of the difference from the rule; None for the rule itself
     taken: bool
 

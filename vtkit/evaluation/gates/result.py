@@ -16,7 +16,7 @@ from vtkit.system import console
 from vtkit.system.errors import CollapseError
 from vtkit.system.results import Result
 
-PROBE_TEXTS, PROBE_PAIRS = 64, 300  # texts that the gates look at, and probe pairs of the gate `retrieval`
+PROBE_TEXTS, SNIPPETS = 64, 300  # texts that the gates look at, and snippets of the gate `retrieval`
 PROBE_LENGTH = 128  # tokens that these texts are cut at
 
 Finding = Literal["pass", "warn", "fail"]

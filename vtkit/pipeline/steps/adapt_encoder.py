@@ -139,9 +139,9 @@ def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
 ) -> tuple[int, int, Mapping[str, Sequence[float]]]:
     """Train the sparse vectors themselves; return the number of texts and of pairs, and the curves."""
+    from vtkit.data.synthetic_queries import SHORTEST_TEXT
     from vtkit.pipeline.steps.source import source_encoder
     from vtkit.training.adapt import QUERY_LENGTH, Alignment, adapt_vectors
-    from vtkit.training.crops import SHORTEST_TEXT
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
     from vtkit.transfer.methods.bitext import pairs_in

@@ -11,6 +11,8 @@ from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.system import console
 from vtkit.system.results import Result
 
+SETS = {"evaluate.sets": indexed_sets}
+
 
 @dataclass(frozen=True)
 class EncodedSet(Result):
@@ -90,6 +92,6 @@ ENCODE = Stage(
     "encode",
     version=7,
     reads=("index.document_length", "index.top_dimensions", "index.mass", "index.precision", "index.passages"),
-    corpora={"evaluate.sets": indexed_sets},
+    corpora=SETS,
     function=encode_corpus,
 )

@@ -5,30 +5,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.data.trec import read_trec, write_trec
+from vtkit.data.trec import read_trec
 from vtkit.evaluation.collection import Collection
-from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
+from vtkit.evaluation.fusion import FusionWeight
+from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, Role, judge
 from vtkit.pipeline.stage import Stage, View
-from vtkit.pipeline.steps.deploy_index import DEPLOYED, DeployResult
-from vtkit.pipeline.steps.encode_corpus import model_name
-from vtkit.pipeline.steps.encode_queries import (
-    BALANCING,
-    JUDGED,
-    SETS,
-    SUMMED,
-    TRAINING,
-    TUNED,
-    EncodeQueriesResult,
-    balancing_of,
-    judged_of,
-    stored,
-)
-from vtkit.pipeline.steps.texts import collection_of, distinct, queries_beside, training_queries, tuned_collections
+from vtkit.pipeline.steps.deploy_index import DEPLOYED
+from vtkit.pipeline.steps.encode_corpus import SETS, model_name
+from vtkit.pipeline.steps.encode_queries import judged_of, stored
+from vtkit.pipeline.steps.fusion import WEIGHED, FusionResult, fusion_queries_of
+from vtkit.pipeline.steps.texts import collection_of, distinct, queries_beside
 from vtkit.pipeline.store import CHECKPOINTS, result_of
 from vtkit.settings.engines import ENGINE
 from vtkit.settings.evaluate import DEPTH
@@ -37,11 +28,9 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 
 if TYPE_CHECKING:
-    from vtkit.evaluation.balance import ProbedWeight
-    from vtkit.evaluation.systems import SumSystem, System
+    from vtkit.evaluation.systems import RunSystem, SumSystem, System
 
 MEASURED = ("evaluate.measures", "evaluate.max_queries", "evaluate.ignore_identical_ids")
-BALANCING_RUN = "balancing.trec.gz"  # a peer's results for the queries that balance its sum with BM25
 PEERS = "evaluate.peers"
 LONGEST_NAME = 60  # characters of a peer's name in file names
 _OF_PEERS = "training queries of evaluate.sets, peers"  # of the fine-tuning too, for no peer is trained on them
@@ -77,7 +66,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     def system_over(place: Collection) -> SparseSystem:
         encode = query_vectors(encoder, recipe.index, f"encoding the queries of {place.folder}")
         if "queries" in inputs:
-            encode = stored(inputs["queries"] / place.folder / JUDGED)
+            encode = stored(inputs["queries"] / place.folder)
         index = open_index(IndexSection(), inputs["index"] / place.folder / POSTINGS)
         return SparseSystem(index, encode, query_encoder=query_encoder_of(encoder))
 
@@ -122,55 +111,27 @@ EVALUATE_BM25_WORDS = Stage(
 )
 
 
-def summed(
-    recipe: View,
-    inputs: Mapping[str, Path],
-    place: Collection,
-    system: System,
-    probed: ProbedWeight | None,
-    corpora: str = TRAINING,
-) -> SumSystem:
-    """The weighted sum of the runs of ``inputs["model"]`` and ``inputs["bm25"]``, both outputs of evaluations.
+def summed_runs(inputs: Mapping[str, Path], place: Collection, role: Role = "run") -> tuple[RunSystem, RunSystem]:
+    """The runs of ``inputs["model"]``, which has this ``role``, and of ``inputs["bm25"]``, outputs of evaluations."""
+    from vtkit.evaluation.systems import RunSystem
 
-    Args:
-        system: ranks the queries that choose weight and deviations.
-        probed: the weight that spans suggest.
-        corpora: as of :func:`balancing_of`; the queries of peers are others than those of the recipe's models.
-    """
-    from vtkit.evaluation.balancing import balance_of
-    from vtkit.evaluation.systems import AboveLast, RunSystem, SumSystem
-
-    bm25 = place.bm25(recipe.recipe.language, recipe.index)
-    balancing = balancing_of(recipe, place, corpora)
-    balance = balance_of(system, bm25, balancing, DEPTH, recipe.evaluate.measures[0], probed)
-    model, words = (RunSystem(read_trec(inputs[role] / place.folder / RUN_FILE)) for role in ("model", "bm25"))
-    if corpora == TRAINING:
-        return SumSystem(model, words, balance)
-    return SumSystem(AboveLast(model), words, balance, role="peer-sum")
+    model, bm25 = (read_trec(inputs[each] / place.folder / RUN_FILE) for each in ("model", "bm25"))
+    return RunSystem(model, role), RunSystem(bm25)
 
 
 def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """The sum with BM25 of the final model, balanced on ``inputs["queries"]`` over ``inputs["index"]``."""
-    from vtkit.evaluation.systems import SparseSystem
-    from vtkit.search.engine import POSTINGS, open_index
+    """The sum of the final model and BM25 with the weight that ``inputs["fusion"]`` has chosen."""
+    from vtkit.evaluation.systems import SumSystem
 
-    encoded = result_of(inputs["queries"], EncodeQueriesResult).sets
+    weights = result_of(inputs["fusion"], FusionResult).with_bm25
 
     def system_over(place: Collection) -> SumSystem:
-        index = open_index(IndexSection(), inputs["index"] / place.folder / POSTINGS)
-        system = SparseSystem(index, stored(inputs["queries"] / place.folder / BALANCING))
-        return summed(recipe, inputs, place, system, encoded[place.folder].probed)
+        return SumSystem(*summed_runs(inputs, place), weights[place.folder])
 
     return evaluate_each(recipe, out, "hybrid", system_over)
 
 
-EVALUATE_HYBRID = Stage(
-    "evaluate:hybrid",
-    version=16,
-    reads=(*MEASURED, *SUMMED),
-    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
-    function=evaluate_hybrid,
-)
+EVALUATE_HYBRID = Stage("evaluate:hybrid", version=17, reads=MEASURED, corpora=SETS, function=evaluate_hybrid)
 
 
 def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
@@ -182,7 +143,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     from vtkit.search.lexical import LexicalPart
 
     measure, engine = recipe.evaluate.measures[0], recipe.index.engine
-    built = result_of(inputs["index"], DeployResult).sets
+    weights = result_of(inputs["fusion"], FusionResult).with_bm25 if "fusion" in inputs else {}
 
     def system_over(place: Collection) -> SparseSystem:
         folder = inputs["index"] / place.folder
@@ -191,10 +152,10 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
             lexical = LexicalPart.load(folder, record.lexical, record.vocabulary)
         return SparseSystem(
             open_index(recipe.index, folder / POSTINGS),
-            stored(inputs["queries"] / place.folder / JUDGED),
+            stored(inputs["queries"] / place.folder),
             role="deployed",
             lexical=lexical,
-            balance=built[place.folder].balance,
+            fusion=weights.get(place.folder),
             exact=None if engine == "exact" else (open_index(IndexSection(), folder / POSTINGS), engine, measure),
         )
 
@@ -202,7 +163,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
 
 
 EVALUATE_DEPLOYED = Stage(
-    f"evaluate:{DEPLOYED}", version=9, reads=(*MEASURED, *ENGINE), corpora=SETS, function=evaluate_deployed
+    f"evaluate:{DEPLOYED}", version=10, reads=(*MEASURED, *ENGINE), corpora=SETS, function=evaluate_deployed
 )
 
 
@@ -218,63 +179,58 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     return peers
 
 
-def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """Search every set with a dense embedder that could be used instead, exactly and by its own similarity.
+@dataclass(frozen=True)
+class PeerResult(EvaluateResult):
+    """A dense embedder judged on each evaluation set."""
 
-    Fills ``out/SET`` with ``balancing.trec.gz`` too, its results for the queries that balance its sum with BM25.
-    """
+    with_bm25: Mapping[str, FusionWeight]  # evaluation set -> weight of the embedder beside BM25
+
+
+def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> PeerResult:
+    """Search every set with a dense embedder that could be used instead, exactly and by its own similarity; and choose
+    the weight of its sum with BM25, as for the recipe's own model. Queries that the recipe is fine-tuned on choose it,
+    too, for the peer is not trained on them."""
     from vtkit.encoder.dense import load_dense
-    from vtkit.evaluation.probe import probed_by_spans
-    from vtkit.evaluation.systems import AboveLast, DenseSystem
+    from vtkit.evaluation.fusion_queries import fusion_weight
+    from vtkit.evaluation.systems import DenseSystem
     from vtkit.system.runtime import fastest_device
 
-    index, (model,) = recipe.index, recipe.evaluate.peers
+    index, (model,), measures = recipe.index, recipe.evaluate.peers, recipe.evaluate.measures
     embedder = load_dense(model, PEERS, multi_vector=True).to(fastest_device())
     over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision, cut=index.passages)
-    sets: dict[str, Evaluated] = {}
+    sets, weights = dict[str, Evaluated](), dict[str, FusionWeight]()
     for corpus in recipe.corpora("evaluate.sets"):
         place = collection_of(corpus)
         judged, system, folder = judged_of(recipe, place.whole), over(place.whole, kept=out / CHECKPOINTS), place.folder
-        seed, language = recipe.recipe.seed, recipe.recipe.language
-        probed = probed_by_spans(place.whole, lambda spans: AboveLast(over(spans)), seed, language, index)
         ranking = system.rank(judged, DEPTH)
         ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(judged)))
-        sets[folder] = judge(judged, ranking, recipe.evaluate.measures, probed).write(out / folder, tag="peer")
-        asked = balancing_of(recipe, place, _OF_PEERS).asked
-        write_trec(system.rank(asked, DEPTH).run, out / folder / BALANCING_RUN, "vtkit-peer")
-    return EvaluateResult(sets)
+        sets[folder] = judge(judged, ranking, measures).write(out / folder, tag="peer")
+        queries, bm25 = fusion_queries_of(recipe, place, _OF_PEERS), place.bm25(recipe.recipe.language, index)
+        weights[folder] = fusion_weight(queries, system, over, bm25, measures[0])
+    return PeerResult(sets, weights)
 
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=10,
-    reads=(*MEASURED, *SUMMED, PEERS, "index.precision"),
+    version=11,
+    reads=(*MEASURED, *WEIGHED, PEERS, "index.precision"),
     corpora=SETS | {_OF_PEERS: queries_beside},
     function=evaluate_peer,
 )
 
 
 def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """The sum with BM25 of a peer, whose evaluation is ``inputs["model"]``.
+    """The sum with BM25 of a peer, whose evaluation is ``inputs["model"]``."""
+    from vtkit.evaluation.systems import SumSystem
 
-    The weight is chosen as for the recipe's own model; also on a set that the recipe fine-tunes on, for the peer is not
-    trained on these queries.
-    """
-    from vtkit.evaluation.systems import AboveLast, RunSystem
-
-    alone = result_of(inputs["model"], EvaluateResult).sets
+    weights = result_of(inputs["model"], PeerResult).with_bm25
 
     def system_over(place: Collection) -> SumSystem:
-        system = AboveLast(RunSystem(read_trec(inputs["model"] / place.folder / BALANCING_RUN)))
-        return summed(recipe, inputs, place, system, alone[place.folder].probed, _OF_PEERS)
+        return SumSystem(*summed_runs(inputs, place, "peer"), weights[place.folder], role="peer-sum")
 
     return evaluate_each(recipe, out, "hybrid-peer", system_over)
 
 
 EVALUATE_HYBRID_PEER = Stage(
-    "evaluate:hybrid-peer",
-    version=12,
-    reads=(*MEASURED, *SUMMED),
-    corpora=SETS | {_OF_PEERS: queries_beside},
-    function=evaluate_hybrid_peer,
+    "evaluate:hybrid-peer", version=13, reads=MEASURED, corpora=SETS, function=evaluate_hybrid_peer
 )

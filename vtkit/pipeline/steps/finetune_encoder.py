@@ -101,9 +101,14 @@ def _validation(
     recipe: View, data: RetrievalSet, expand: Expand | None = None
 ) -> tuple[RetrievalSet, Validation | None]:
     """Split the data into the part that is trained on and the validation set. ``expand`` expands the documents of the
-    validation set, except those of probe pairs, which are spans."""
-    from vtkit.evaluation.probe import probe_validation_set
-    from vtkit.training.validation import MOST_QUERIES, Validation, held_out_queries, validation_set
+    validation set, except those of snippets."""
+    from vtkit.training.validation import (
+        MOST_QUERIES,
+        Validation,
+        held_out_queries,
+        snippet_validation_set,
+        validation_set,
+    )
 
     settings, seed = recipe.finetune.validation, recipe.recipe.seed
     if settings is None:
@@ -115,7 +120,7 @@ def _validation(
         judged_on = "training queries held out"
     else:
         texts = draw(data.contents, 2 * MOST_QUERIES, seed)
-        return data, Validation(probe_validation_set(texts, MOST_QUERIES, seed), settings)
+        return data, Validation(snippet_validation_set(texts, MOST_QUERIES, seed), settings)
     read = judging if expand is None else expand(judging)
     return data, Validation(validation_set(read, judged_on, seed), settings)
 

@@ -66,11 +66,11 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
 
 
 def weighted_vectors(
-    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
 ) -> tuple[sp.csr_matrix, Passages | None, float]:
     """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says; the passages whose
     vectors they are, if documents are cut into these; and the share of the weights that is left out. What further
-    documents need, if anything, is kept in ``out``."""
+    documents need, if anything, is kept in the folder ``out``."""
     from vtkit.encoder.documents import as_indexed
     from vtkit.search.passages import Passages, row_contents
     from vtkit.search.stored_vectors import VECTORS, read_vectors
@@ -78,7 +78,8 @@ def weighted_vectors(
     folder = inputs["vectors"] / str(corpus.folder)
     vectors = read_vectors(folder / VECTORS)
     passages = Passages.load(folder, vectors.shape[0])
-    out.mkdir(parents=True, exist_ok=True)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     texts = row_contents(collection_of(corpus).whole.documents, passages)
     indexed = as_indexed(encoder, vectors, texts, recipe.index, out)
     left_out = result_of(inputs["vectors"], EncodeResult).sets[str(corpus.folder)].left_out

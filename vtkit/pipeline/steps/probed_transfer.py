@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RULE = "rule"
 
-PAIRS, LENGTH = 200, 128  # probe pairs, and tokens that their texts are cut at
+PAIRS, LENGTH = 200, 128  # snippet pairs, and tokens that their texts are cut at
 
 
 def transfer(
@@ -38,7 +38,7 @@ def transfer(
 ) -> Transfer:
     """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something: not for
     an ``untrained`` source, which never learned to retrieve. The tokens of the target texts ``counted``, if any, are
-    counted once; word vectors are trained on them, and the probe pairs made of them."""
+    counted once; word vectors are trained on them, and the snippets cut out of them."""
     from vtkit.transfer.encoder import move_encoder
     from vtkit.transfer.surgery.bias import count_tokens
 
@@ -62,14 +62,14 @@ def probed_transfer(
     seed: int,
     work: Path,
 ) -> Transfer:
-    """The transfer by ``section`` or by that alternative to it which finds most probe pairs, made by ``move`` in a
+    """The transfer by ``section`` or by that alternative to it which finds most snippets, made by ``move`` in a
     folder below ``work``.
 
-    Probe pairs are made of target texts alone (:mod:`vtkit.evaluation.probe`), of which ``texts`` gives so many. An
-    alternative is taken where its mean reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired
-    randomization).
+    Snippets are cut out of target texts alone, of which ``texts`` gives so many. An alternative is taken where its mean
+    reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired randomization).
     """
-    from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks
+    from vtkit.data.synthetic_queries import FEWEST_PAIRS, snippet_pairs
+    from vtkit.evaluation.gates.retrieval import reciprocal_ranks
     from vtkit.search.measures.significance import CHANCE, paired_randomization
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed
@@ -78,25 +78,23 @@ def probed_transfer(
     others = alternatives(section)
     if not others or not len(moved.pair.overlap.new_ids):
         return moved
-    probe = probe_of(texts(2 * PAIRS), PAIRS, seed)
-    if len(probe.queries) < FEWEST_PAIRS:
-        console.say(
-            f"auto follows its rule without a probe, because the texts give only {len(probe.queries)} probe pairs"
-        )
+    pairs = snippet_pairs(texts(2 * PAIRS), PAIRS, seed)
+    if len(pairs) < FEWEST_PAIRS:
+        console.say(f"auto follows its rule without a probe, because the texts give only {len(pairs)} snippets")
         return moved
-    by_rule = reciprocal_ranks(moved.encoder, probe, LENGTH)
+    by_rule = reciprocal_ranks(moved.encoder, pairs, LENGTH)
     tried_methods = [Probed(RULE, float(by_rule.mean()), None, taken=True)]
     best = 0
     for number, (name, other) in enumerate(others.items(), 1):
         tried = move(other, work / str(number))
-        ranks = reciprocal_ranks(tried.encoder, probe, LENGTH)
+        ranks = reciprocal_ranks(tried.encoder, pairs, LENGTH)
         p = paired_randomization(dict(enumerate(ranks)), dict(enumerate(by_rule)))
         tried_methods.append(Probed(name, float(ranks.mean()), p, taken=False))
         if p < CHANCE and tried_methods[-1].reciprocal_rank > tried_methods[best].reciprocal_rank:
             moved, best = tried, number
     tried_methods = [replace(method, taken=number == best) for number, method in enumerate(tried_methods)]
     console.say(
-        f"auto, mean reciprocal rank over {len(probe.queries)} probe pairs: "
+        f"auto, mean reciprocal rank over {len(pairs)} snippets: "
         + ", ".join(
             f"{method.name} {method.reciprocal_rank:.3f}" + ("" if method.p is None else f" (p = {method.p:.3f})")
             for method in tried_methods

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_PAIRS, PROBE_TEXTS, GateResults, gate_results, passed
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, SNIPPETS, GateResults, gate_results, passed
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_encoder, source_tokenizer, starts_untrained
@@ -24,7 +24,7 @@ from vtkit.transfer.result import TransferResult
 if TYPE_CHECKING:
     import numpy as np
 
-    from vtkit.evaluation.probe import Probe
+    from vtkit.data.synthetic_queries import SnippetPairs
 
 
 def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
@@ -65,9 +65,10 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
     transfer; read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
+    from vtkit.evaluation.fusion_queries import bm25_run
     from vtkit.evaluation.gates.encoder import encoder_gates
+    from vtkit.evaluation.gates.retrieval import reciprocal_ranks, retrieval_gate
     from vtkit.evaluation.gates.rows import Moved
-    from vtkit.evaluation.probe import bm25_run, names_of, own_reciprocal_ranks, reciprocal_ranks, retrieval_gate
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
     from vtkit.vocabulary.pair import pair_of
 
@@ -84,15 +85,15 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
     texts = probe_texts(recipe.corpora(corpus), PROBE_TEXTS, seed)
     head = result_of(inputs["transfer"], TransferResult).head
     gates = encoder_gates(recipe.gates, "transfer", encoder, texts, moved, head, more_follows=more_follows)
-    probe = retrieval_probe(recipe, corpus, "transfer")
-    if probe is not None:
-        ranks = partial(reciprocal_ranks, probe=probe, max_length=PROBE_LENGTH)
+    pairs = retrieval_snippets(recipe, corpus, "transfer")
+    if pairs is not None:
+        ranks = partial(reciprocal_ranks, pairs=pairs, max_length=PROBE_LENGTH)
         against: dict[str, np.ndarray] = {}
         if moved is not None:
             against["by the source"] = ranks(moved.source.to(fastest_device()))
         else:
-            by_bm25 = bm25_run(probe, recipe.recipe.language, recipe.index.bm25_analyser)
-            against["by BM25"] = own_reciprocal_ranks(by_bm25, names_of(probe))
+            by_bm25 = bm25_run(pairs, recipe.recipe.language, recipe.index.bm25_analyser)
+            against["by BM25"] = pairs.reciprocal_ranks(by_bm25)
             with suppress(DataError):  # the source has no masked-language-model head
                 own = load_encoder(str(recipe.source.model), fastest_device())
                 against["by the source's own masked-language-model head"] = ranks(own)
@@ -104,7 +105,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=12,
+    version=13,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),
@@ -117,13 +118,13 @@ CHECK_TRANSFER = Stage(
 def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
     """The gate retrieval on ``inputs["adapt"]/model`` and on ``inputs["model"]/model``, which it was trained from."""
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
+    from vtkit.evaluation.gates.retrieval import reciprocal_ranks, retrieval_gate
 
-    probe = retrieval_probe(recipe, "adapt.corpus", "adapt")
-    if probe is None:
+    pairs = retrieval_snippets(recipe, "adapt.corpus", "adapt")
+    if pairs is None:
         return GateResults(())
     before, after = (
-        reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, PROBE_LENGTH)
+        reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), pairs, PROBE_LENGTH)
         for role in ("model", "adapt")
     )
     return passed(
@@ -133,7 +134,7 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Gat
 
 CHECK_ADAPTATION = Stage(
     "check:adapt",
-    version=1,
+    version=2,
     reads=("source", "gates"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=check_adaptation,
@@ -159,18 +160,16 @@ CHECK_CALIBRATION = Stage(
 )
 
 
-def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
-    """Probe pairs of the texts of ``corpus``, such as ``adapt.corpus``, for the gate after ``stage``; None where the
-    gate is off, where the source never learned to retrieve, or where there are too few to say anything."""
-    from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
+def retrieval_snippets(recipe: View, corpus: str, stage: str) -> SnippetPairs | None:
+    """Snippets of the texts of ``corpus``, such as ``adapt.corpus``, for the gate after ``stage``; None where the gate
+    is off, where the source never learned to retrieve, or where there are too few to say anything."""
+    from vtkit.data.synthetic_queries import FEWEST_PAIRS, snippet_pairs
 
     if "retrieval" in recipe.gates.off or (starts_untrained(recipe) and not recipe.source.fitted):
         return None
-    texts = probe_texts(recipe.corpora(corpus), PROBE_PAIRS, recipe.recipe.seed)
-    probe = probe_of(texts, PROBE_PAIRS, recipe.recipe.seed)
-    if len(probe.queries) < FEWEST_PAIRS:
-        console.say(
-            f"gate retrieval after {stage}: skipped, because the corpus gives only {len(probe.queries)} probe pairs"
-        )
+    texts = probe_texts(recipe.corpora(corpus), SNIPPETS, recipe.recipe.seed)
+    pairs = snippet_pairs(texts, SNIPPETS, recipe.recipe.seed)
+    if len(pairs) < FEWEST_PAIRS:
+        console.say(f"gate retrieval after {stage}: skipped, because the corpus gives only {len(pairs)} snippets")
         return None
-    return probe
+    return pairs

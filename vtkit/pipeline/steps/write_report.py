@@ -224,7 +224,7 @@ def _results(
         on_set = {name: of_sets[folder] for name, of_sets in judged.items()}
         deployed, of_documents = on_set.get(DEPLOYED), None if encoded is None else encoded.sets[folder]
         passages = None if of_documents is None else of_documents.passages
-        exactly = deployed is not None and deployed.balance is not None and deployed.agreement is None
+        exactly = deployed is not None and deployed.fusion is not None and deployed.agreement is None
         if exactly and passages is None:  # of passages, the best sum is not the sum of the best
             on_set.pop("hybrid", None)  # the same sum, searched exactly: equal rankings are one row
         rows, of_set = [], dict[str, Values]()
