@@ -14,6 +14,7 @@ import pytest
 from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
+from support import refused
 
 from vtkit.data import hub
 from vtkit.pipeline.store import CHECKPOINTS, MANIFEST, Dependencies, Store, read_manifest, result_of
@@ -147,14 +148,12 @@ def test_the_manifest_says_what_revisions_were(store: Store, tmp_path: Path, mon
 
 
 def test_a_stage_that_fails_leaves_what_was_there(store: Store) -> None:
-    with pytest.raises(RuntimeError, match="on purpose"):
-        store.build(BASE, Rows, failing, afresh=False)
+    refused(RuntimeError, "on purpose", store.build, BASE, Rows, failing, afresh=False)
     assert not store.folder(BASE).exists()
     assert read_manifest(store.folder(BASE)) is None
     store.build(BASE, Rows, two_files, afresh=False)  # what the failed try left is gone
     assert store.damage(BASE, Rows) is None
-    with pytest.raises(RuntimeError, match="on purpose"):
-        store.build(BASE, Rows, failing, afresh=True)
+    refused(RuntimeError, "on purpose", store.build, BASE, Rows, failing, afresh=True)
     assert store.damage(BASE, Rows) is None
     assert result_of(store.folder(BASE), Rows) == Rows(1)
 
@@ -208,14 +207,10 @@ def test_checkpoints_outlive_a_failure_are_dropped_with_afresh_and_are_not_part_
             raise RuntimeError(f"killed after {checkpoints}")
         return Rows(found=tuple(checkpoints))
 
-    with pytest.raises(RuntimeError, match=r"killed after \[\]"):
-        store.build(BASE, Rows, trains, afresh=False)
-    with pytest.raises(RuntimeError, match=r"killed after \['step-0'\]"):
-        store.build(BASE, Rows, trains, afresh=False)
-    with pytest.raises(RuntimeError, match=r"killed after \[\]"):
-        store.build(BASE, Rows, trains, afresh=True)
-    with pytest.raises(RuntimeError, match=r"killed after \['step-0'\]"):
-        store.build(BASE, Rows, trains, afresh=False)
+    refused(RuntimeError, r"killed after \[\]", store.build, BASE, Rows, trains, afresh=False)
+    refused(RuntimeError, r"killed after \['step-0'\]", store.build, BASE, Rows, trains, afresh=False)
+    refused(RuntimeError, r"killed after \[\]", store.build, BASE, Rows, trains, afresh=True)
+    refused(RuntimeError, r"killed after \['step-0'\]", store.build, BASE, Rows, trains, afresh=False)
     folder = store.build(BASE, Rows, trains, afresh=False)
     assert result_of(folder, Rows).found == ("step-0", "step-1")
     assert sorted(path.name for path in folder.iterdir()) == [VERIFIED, "half", MANIFEST]
@@ -225,8 +220,7 @@ def test_an_output_whose_manifest_has_another_form_is_made_anew(store: Store, tm
     """A class that changed although nobody raised the stage's version; and one from before results had classes."""
     folder = store.build(BASE, Rows, two_files, afresh=False)
     assert "version" in (store.damage(BASE, RowsAndTexts) or "")
-    with pytest.raises(VtkitError, match=r"another version of vtkit.* Run the recipe again"):
-        result_of(folder, RowsAndTexts)
+    refused(VtkitError, r"another version of vtkit.* Run the recipe again", result_of, folder, RowsAndTexts)
     store.build(BASE, RowsAndTexts, lambda out: RowsAndTexts(rows=4, texts=5), afresh=False)
     assert result_of(folder, RowsAndTexts) == RowsAndTexts(rows=4, texts=5)
     assert store.damage(BASE, Rows) is None  # a field that is gone is passed over
@@ -237,8 +231,7 @@ def test_an_output_whose_manifest_has_another_form_is_made_anew(store: Store, tm
     assert "version" in (store.damage(BASE, Rows) or "")
     store.build(BASE, Rows, two_files, afresh=False)
     assert result_of(folder, Rows) == Rows(1)
-    with pytest.raises(VtkitError, match="manifest is missing"):
-        result_of(tmp_path, Rows)
+    refused(VtkitError, "manifest is missing", result_of, tmp_path, Rows)
 
 
 # digests of the user's files
@@ -356,8 +349,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_atomically(path, "old")
     write_atomically(path, "neu ß")
     assert path.read_text("utf-8") == "neu ß"
-    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
-        write_atomically(path, "\ud800")
+    refused(UnicodeEncodeError, "surrogates not allowed", write_atomically, path, "\ud800")
     assert path.read_text("utf-8") == "neu ß"
     assert read_manifest(tmp_path) is None
 

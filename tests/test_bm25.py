@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import refused
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
@@ -105,8 +106,7 @@ def test_every_language_that_lucene_is_said_to_know_has_its_analyser() -> None:
         cut = analyser(language, "lucene")
         assert cut("Berlin 2008"), language
         assert cut.description.endswith(name.partition(".")[2])
-    with pytest.raises(RecipeError, match=r'"lucene" knows ar, .*, not "th"'):
-        analyser("th", "lucene")
+    refused(RecipeError, r'"lucene" knows ar, .*, not "th"', analyser, "th", "lucene")
 
 
 @pytest.mark.parametrize("more", [[""], ["?", " ", "…"]])
@@ -231,12 +231,10 @@ def test_morphemes_of_a_run_without_end_are_found_piece_by_piece(unit: str) -> N
 
 
 def test_morphology_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RecipeError, match='knows ja, ko, not "en"'):
-        analyser("en", "morphemes")
+    refused(RecipeError, 'knows ja, ko, not "en"', analyser, "en", "morphemes")
     for name, language in (("kiwipiepy", "ko"), ("sudachipy", "ja")):
         monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(MissingExtra, match=r"pip install 'vtkit\[morphology\]'"):
-            analyser(language, "morphemes")
+        refused(MissingExtra, r"pip install 'vtkit\[morphology\]'", analyser, language, "morphemes")
 
 
 def test_languages_are_known_by_each_of_their_codes() -> None:

@@ -1,37 +1,27 @@
 """Collections by name: folders of all layouts, and public collections in copies of the hub's files."""
 
-import gzip
 import json
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ir_datasets
-import pyarrow
-import pyarrow.parquet
 import pytest
-import zstandard
 from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
+from support import put, refused
 
 from vtkit.data import hub, irds
-from vtkit.data.collections import (
-    default_split,
-    hub_repositories,
-    judgements,
-    load_retrieval,
-    public_collection,
-    splits_of,
-)
-from vtkit.data.corpora import read_corpus
-from vtkit.data.document_files import read_document_file, read_queries_as_documents
+from vtkit.data.collections import judgements, load_retrieval
+from vtkit.data.document_files import read_corpus, read_document_file, read_queries_as_documents
 from vtkit.data.hub import DOWNLOAD_VARIABLE
 from vtkit.data.public import PUBLIC, Repository
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.sources import default_split, hub_repositories, public_collection, splits_of
 from vtkit.system.errors import DataError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -56,28 +46,6 @@ TRAIN: Rows = [{"query-id": "1", "corpus-id": "7#0", "score": 2}]
 DOCUMENTS = [Document(row["_id"], row["title"], row["text"]) for row in CORPUS]
 
 
-def put(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def put_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write ``rows`` in the form that the ending of ``path`` says; a tsv file has a header."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    listed = [dict(row) for row in rows]
-    if path.suffix == ".parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(listed), path)
-        return
-    if ".tsv" in path.name:
-        lines = ["\t".join(listed[0]), *("\t".join(map(str, row.values())) for row in listed)]
-    else:
-        lines = [json.dumps(row, ensure_ascii=False) for row in listed]
-    content = "".join(f"{line}\n" for line in lines).encode()
-    compress = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
-    path.write_bytes(compress(content))
-
-
 def put_head(folder: Path, configs: Mapping[str, Mapping[str, str | list[str]]]) -> None:
     """A README whose head says which files each configuration has by split, as the hub writes it."""
     lines = ["---", "language:", "- kor", "configs:"]
@@ -89,10 +57,10 @@ def put_head(folder: Path, configs: Mapping[str, Mapping[str, str | list[str]]])
 
 
 def put_beir(folder: Path, ending: str = ".jsonl") -> Path:
-    put_rows(folder / f"corpus{ending}", CORPUS)
-    put_rows(folder / f"queries{ending}", QUERIES)
+    put(folder / f"corpus{ending}", CORPUS)
+    put(folder / f"queries{ending}", QUERIES)
     for split, rows in (("test", TEST), ("train", TRAIN)):
-        put_rows(folder / "qrels" / f"{split}.tsv", rows)
+        put(folder / "qrels" / f"{split}.tsv", rows)
     return folder
 
 
@@ -106,7 +74,7 @@ def put_topics(root: Path, language: str) -> None:
 def put_passages(root: Path, language: str) -> None:
     for number, passages in enumerate((CORPUS[:2], CORPUS[2:])):
         rows = [{"docid": row["_id"], "title": row["title"], "text": row["text"]} for row in passages]
-        put_rows(root / f"miracl-corpus-v1.0-{language}" / f"docs-{number}.jsonl.gz", rows)
+        put(root / f"miracl-corpus-v1.0-{language}" / f"docs-{number}.jsonl.gz", rows)
 
 
 def put_webfaq(root: Path, *languages: str, all_queries_in_one: bool = False) -> None:
@@ -118,12 +86,12 @@ def put_webfaq(root: Path, *languages: str, all_queries_in_one: bool = False) ->
         configs[f"{language}-corpus"] = {"corpus": f"{language}/corpus.jsonl"}
         configs[f"{language}-queries"] = {split: f"{language}/queries-{split}.jsonl" for split in splits}
         folder = root / language
-        put_rows(folder / "corpus.jsonl", CORPUS)
+        put(folder / "corpus.jsonl", CORPUS)
         for split in splits:
             rows = {"queries": QUERIES, "train": QUERIES[2:], "test": QUERIES[:2]}[split]
-            put_rows(folder / f"queries-{split}.jsonl", rows)
+            put(folder / f"queries-{split}.jsonl", rows)
         for split, rows in (("train", TRAIN), ("test", TEST)):
-            put_rows(folder / f"qrels-{split}.jsonl", [{**row, "score": float(row["score"])} for row in rows])
+            put(folder / f"qrels-{split}.jsonl", [{**row, "score": float(row["score"])} for row in rows])
     put_head(root, configs)
 
 
@@ -132,15 +100,15 @@ def put_hard_negatives(root: Path, language: str = "ko") -> None:
     parts = {"corpus": CORPUS, "queries": QUERIES[:2], "qrels": TEST}
     put_head(root, {f"{language}-{part}": {"dev": f"{language}-{part}/dev-*"} for part in parts})
     for part, rows in parts.items():
-        put_rows(root / f"{language}-{part}" / "dev-00000-of-00001.parquet", rows)
+        put(root / f"{language}-{part}" / "dev-00000-of-00001.parquet", rows)
 
 
 def put_chemteb(root: Path, *, head: bool = True) -> None:
     """Parquet in corpus/, queries/ and data/."""
-    put_rows(root / "corpus" / "corpus-00000-of-00002.parquet", CORPUS[:2])
-    put_rows(root / "corpus" / "corpus-00001-of-00002.parquet", CORPUS[2:])
-    put_rows(root / "queries" / "queries-00000-of-00001.parquet", QUERIES)
-    put_rows(root / "data" / "test-00000-of-00001.parquet", TEST)
+    put(root / "corpus" / "corpus-00000-of-00002.parquet", CORPUS[:2])
+    put(root / "corpus" / "corpus-00001-of-00002.parquet", CORPUS[2:])
+    put(root / "queries" / "queries-00000-of-00001.parquet", QUERIES)
+    put(root / "data" / "test-00000-of-00001.parquet", TEST)
     if head:
         put_head(
             root,
@@ -155,18 +123,18 @@ def put_chemteb(root: Path, *, head: bool = True) -> None:
 def put_nanobeir(root: Path) -> None:
     """Every part is a split train."""
     for part, rows in (("corpus", CORPUS), ("queries", QUERIES[:2]), ("qrels", TEST)):
-        put_rows(root / part / "train-00000-of-00001.parquet", rows)
+        put(root / part / "train-00000-of-00001.parquet", rows)
     put_head(root, {part: {"train": f"{part}/train-*"} for part in ("corpus", "queries", "qrels")})
 
 
 def put_cmteb(root: Path) -> None:
     """Corpus and queries as splits of the only configuration, the judgements in a repository beside it."""
-    put_rows(root / "data" / "corpus-00000-of-00001-8afe7b7a7eca49e3.parquet", _renamed(CORPUS, _id="id"))
-    put_rows(root / "data" / "queries-00000-of-00001-930bf3b805a80dd9.parquet", _renamed(QUERIES, _id="id"))
+    put(root / "data" / "corpus-00000-of-00001-8afe7b7a7eca49e3.parquet", _renamed(CORPUS, _id="id"))
+    put(root / "data" / "queries-00000-of-00001-930bf3b805a80dd9.parquet", _renamed(QUERIES, _id="id"))
     put_head(root, {"default": {"corpus": "data/corpus-*", "queries": "data/queries-*"}})
     beside = root.with_name(f"{root.name}-qrels")
     names = {"query-id": "qid", "corpus-id": "pid"}
-    put_rows(beside / "data" / "test-00000-of-00001-a1b2c3d4e5f60718.parquet", _renamed(TEST, **names))
+    put(beside / "data" / "test-00000-of-00001-a1b2c3d4e5f60718.parquet", _renamed(TEST, **names))
 
 
 def put_mmarco(root: Path, language: str) -> None:
@@ -237,8 +205,7 @@ def test_miracl_is_read_from_a_folder_in_the_layout_of_the_hub(tmp_path: Path, b
     named = load_retrieval(f"{tmp_path}:th", "dev")
     assert contents_of(named) == WHOLE
     assert named.name == f"{tmp_path.name}-th"
-    with pytest.raises(DataError, match=r"has no collection 'tj'\. It has: ko, th"):
-        load_retrieval(f"{tmp_path}:tj", "dev")
+    refused(DataError, r"has no collection 'tj'\. It has: ko, th", load_retrieval, f"{tmp_path}:tj", "dev")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet"])
@@ -278,11 +245,11 @@ def test_texts_may_be_structures_and_grades_words_under_other_names(tmp_path: Pa
     for ending in (".jsonl", ".parquet"):
         folder = tmp_path / ending.removeprefix(".")
         texts = [{"docid": row["_id"], "text": {"title": row["title"], "text": row["text"]}} for row in CORPUS]
-        put_rows(folder / f"corpus{ending}", texts)
-        put_rows(folder / f"queries{ending}", _renamed(QUERIES, _id="query_id", text="question"))
+        put(folder / f"corpus{ending}", texts)
+        put(folder / f"queries{ending}", _renamed(QUERIES, _id="query_id", text="question"))
         judged = [{**row, "score": str(row["score"])} for row in TEST]
         names = {"query-id": "query_id", "corpus-id": "corpus_id", "score": "label"}
-        put_rows(folder / f"qrels-test{ending}", _renamed(judged, **names))
+        put(folder / f"qrels-test{ending}", _renamed(judged, **names))
         assert contents_of(load_retrieval(folder, "test")) == WHOLE
 
 
@@ -301,16 +268,16 @@ def test_columns_have_several_names_and_ids_may_be_numbers(columns: tuple[str, s
         folder = tmp_path / ending.removeprefix(".")
         values: tuple[tuple[object, ...], ...] = (7, "text"), (3, "question"), (3, 7, "1")
         for place, names, row in zip(("corpus", "queries", "qrels/test"), columns, values, strict=True):
-            put_rows(folder / f"{place}{ending}", [dict(zip(names.split(), row, strict=True))])
+            put(folder / f"{place}{ending}", [dict(zip(names.split(), row, strict=True))])
         found = load_retrieval(folder, "test")
         assert contents_of(found) == ([Document("7", "", "text")], [Query("3", "question")], {"3": {"7": 1}})
 
 
 def test_of_the_same_rows_in_two_forms_one_counts(tmp_path: Path) -> None:
     folder = put_beir(tmp_path / "both")
-    put_rows(folder / "corpus.jsonl.gz", CORPUS)
-    put_rows(folder / "qrels" / "test.jsonl", TEST)
-    put_rows(folder / ".cache" / "corpus.jsonl", CORPUS)
+    put(folder / "corpus.jsonl.gz", CORPUS)
+    put(folder / "qrels" / "test.jsonl", TEST)
+    put(folder / ".cache" / "corpus.jsonl", CORPUS)
     assert contents_of(load_retrieval(folder, "test")) == WHOLE
 
 
@@ -322,7 +289,7 @@ def second_corpus_file(folder: Path) -> None:
 
 def twice_in_parquet(folder: Path) -> None:
     put_beir(folder, ".parquet")
-    put_rows(folder / "corpus.parquet", [*CORPUS, CORPUS[1]])
+    put(folder / "corpus.parquet", [*CORPUS, CORPUS[1]])
 
 
 def cut_parquet(folder: Path) -> None:
@@ -345,11 +312,9 @@ def cut_parquet(folder: Path) -> None:
 def test_problems_of_a_folder_are_named(tmp_path: Path, lay: Callable[[Path], object], at: str, message: str) -> None:
     lay(tmp_path)
     split = "dev" if lay is second_corpus_file else "test"
-    with pytest.raises(DataError, match=message):
-        load_retrieval(tmp_path / at, split)
+    refused(DataError, message, load_retrieval, tmp_path / at, split)
     if lay is cut_parquet:
-        with pytest.raises(DataError, match="download it again"):
-            list(read_corpus(tmp_path))
+        refused(DataError, "download it again", read_corpus, tmp_path)
 
 
 def test_damaged_rows_are_reported_together_with_their_lines(tmp_path: Path) -> None:
@@ -360,8 +325,7 @@ def test_damaged_rows_are_reported_together_with_their_lines(tmp_path: Path) -> 
     put(tmp_path / "kor" / "qrels-test.jsonl", "\n".join(lines) + "\n")
     put(tmp_path / "kor" / "queries-test.jsonl", '{"_id": "10", "text": " "}\n')
     put(tmp_path / "kor" / "corpus.jsonl", '{"_id": "a", "text": 1}\n{"_id": "b c", "text": ""}\n')
-    with pytest.raises(DataError) as error:
-        load_retrieval(f"{tmp_path}:kor", "test")
+    said = refused(DataError, "", load_retrieval, f"{tmp_path}:kor", "test")
     for part in (
         "line 1: text missing",
         "line 2: the id 'b c'",
@@ -370,7 +334,7 @@ def test_damaged_rows_are_reported_together_with_their_lines(tmp_path: Path) -> 
         "line 2: '10' and '5#0'",
         *(f"line {3 + place}: the grade {grade} " for place, grade in enumerate(("0.5", "nan", "inf", "True"))),
     ):
-        assert part in str(error.value)
+        assert part in said
     put(tmp_path / "kor" / "qrels-test.jsonl", b'{"query-id": "10"\xff')
     with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: line 1 is not UTF-8"):
         load_retrieval(f"{tmp_path}:kor", "test")
@@ -381,8 +345,7 @@ def test_the_head_of_a_readme_cannot_lead_out_of_its_folder(tmp_path: Path, else
     put_webfaq(tmp_path, "kor")
     readme = tmp_path / "README.md"
     put(readme, readme.read_text().replace("kor/corpus.jsonl", elsewhere))
-    with pytest.raises(DataError, match=r"does not name the files.*is outside of the repository"):
-        load_retrieval(tmp_path, "test")
+    refused(DataError, r"does not name the files.*is outside of the repository", load_retrieval, tmp_path, "test")
 
 
 def test_a_readme_without_a_head_leaves_it_to_the_names(tmp_path: Path) -> None:
@@ -391,13 +354,11 @@ def test_a_readme_without_a_head_leaves_it_to_the_names(tmp_path: Path) -> None:
         put(folder / "README.md", readme)
         assert contents_of(load_retrieval(folder, "test")) == WHOLE
     put(folder / "README.md", "---\nconfigs: [\n---\n")
-    with pytest.raises(DataError, match=r"README\.md: its head does not name the files"):
-        load_retrieval(folder, "test")
+    refused(DataError, r"README\.md: its head does not name the files", load_retrieval, folder, "test")
 
 
 def test_miracl_by_name_comes_from_the_cache_without_touching_the_network(cache: Path) -> None:
-    with pytest.raises(DataError, match=r"macavaney/miracl-noauth .*is not in the cache.*--download"):
-        load_retrieval("miracl:ko", "dev")
+    refused(DataError, r"macavaney/miracl-noauth .*is not in the cache.*--download", load_retrieval, "miracl:ko", "dev")
     put_topics(snapshot(cache, "macavaney/miracl-noauth"), "ko")
     put_passages(snapshot(cache, "miracl/miracl-corpus"), "ko")
     found = load_retrieval("miracl:ko", "dev")
@@ -437,7 +398,7 @@ def test_public_collections_are_read_at_their_pinned_revisions(cache: Path) -> N
 
 def test_the_deep_learning_tracks_take_the_passages_of_ms_marco(cache: Path) -> None:
     corpus, judged = repositories("msmarco:dl19")
-    put_rows(snapshot(cache, corpus.id, corpus.revision) / "corpus.jsonl", CORPUS)
+    put(snapshot(cache, corpus.id, corpus.revision) / "corpus.jsonl", CORPUS)
     put_beir(snapshot(cache, judged.id, judged.revision))
     (snapshot(cache, judged.id, judged.revision) / "corpus.jsonl").unlink()
     assert contents_of(load_retrieval("msmarco:dl19", "test")) == WHOLE
@@ -456,8 +417,7 @@ def test_webfaq_follows_the_head_of_its_readme_whether_queries_are_split_or_not(
         put_webfaq(tmp_path / str(number), "kor", all_queries_in_one=in_one)
         assert contents_of(load_retrieval(tmp_path / str(number), "test")) == WHOLE
         assert load_retrieval(tmp_path / str(number), "train").queries == [Query("1", "질문")]
-    with pytest.raises(DataError, match=r"'dev' are missing \(splits there: test, train\)"):
-        load_retrieval(tmp_path / "0", "dev")
+    refused(DataError, r"'dev' are missing \(splits there: test, train\)", load_retrieval, tmp_path / "0", "dev")
 
 
 def test_judgements_of_missing_documents_are_left_out(
@@ -467,19 +427,17 @@ def test_judgements_of_missing_documents_are_left_out(
     folder = snapshot(cache, repository.id, repository.revision)
     put_nanobeir(folder)
     more = [{"query-id": "10", "corpus-id": "gone", "score": 1}, {"query-id": "99", "corpus-id": "5#0", "score": 1}]
-    put_rows(folder / "qrels" / "train-00000-of-00001.parquet", TEST + more)
+    put(folder / "qrels" / "train-00000-of-00001.parquet", TEST + more)
     found = load_retrieval("nanobeir:scifact", "train")
     assert contents_of(found) == WHOLE
     lost = "2 of 5 judgements left out: 1 queries and 1 documents are not in the collection"
     assert f"nanobeir-scifact: {lost}" in " ".join(capsys.readouterr().err.split())
     assert found.not_comparable == (PUBLIC["nanobeir:scifact"].sampled, lost)
     put_nanobeir(tmp_path / "mine")
-    put_rows(tmp_path / "mine" / "qrels" / "train-00000-of-00001.parquet", TEST + more)
-    with pytest.raises(DataError, match="document 'gone'"):
-        load_retrieval(tmp_path / "mine", "train")
-    put_rows(folder / "qrels" / "train-00000-of-00001.parquet", more)
-    with pytest.raises(DataError, match="holds no judgements"):
-        load_retrieval("nanobeir:scifact", "train")
+    put(tmp_path / "mine" / "qrels" / "train-00000-of-00001.parquet", TEST + more)
+    refused(DataError, "document 'gone'", load_retrieval, tmp_path / "mine", "train")
+    put(folder / "qrels" / "train-00000-of-00001.parquet", more)
+    refused(DataError, "holds no judgements", load_retrieval, "nanobeir:scifact", "train")
 
 
 @pytest.mark.parametrize(
@@ -495,8 +453,7 @@ def test_judgements_of_missing_documents_are_left_out(
     ],
 )
 def test_an_unknown_name_says_what_names_there_are(cache: Path, name: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        load_retrieval(name, "test")
+    refused(DataError, message, load_retrieval, name, "test")
 
 
 def test_every_record_is_whole() -> None:
@@ -603,19 +560,12 @@ ASKED: list[dict[str, object]] = [
 JUDGED = "query-id\tcorpus-id\tscore\nq2\td2\t1\nq1\td1\t2\nq1\t3\t0\n"
 
 
-def lines(entries: list[dict[str, object]]) -> str:
-    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A small sound collection that tests may damage."""
-    root = tmp_path / "small-ko"
-    (root / "qrels").mkdir(parents=True)
-    (root / "corpus.jsonl").write_text(lines(BILINGUAL), encoding="utf-8")
-    (root / "queries.jsonl").write_text(lines(ASKED), encoding="utf-8")
-    (root / "qrels" / "test.tsv").write_text(JUDGED, encoding="utf-8")
-    return root
+    for name, content in {"corpus.jsonl": BILINGUAL, "queries.jsonl": ASKED, "qrels/test.tsv": JUDGED}.items():
+        put(tmp_path / "small-ko" / name, content)
+    return tmp_path / "small-ko"
 
 
 def test_a_folder_is_read_with_the_queries_its_split_judges(folder: Path) -> None:
@@ -630,9 +580,8 @@ def test_a_folder_is_read_with_the_queries_its_split_judges(folder: Path) -> Non
 def test_compressed_files_and_judgements_in_other_columns_give_the_same(folder: Path, tmp_path: Path) -> None:
     plain = load_retrieval(folder, "test")
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
-        path = folder / name
-        (folder / f"{name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
+        put(folder / f"{name}.gz", (folder / name).read_bytes())
+        (folder / name).unlink()
     assert load_retrieval(folder, "test") == plain
     (folder / "qrels" / "trec.tsv").write_text("q2 0 d2 1\nq1 Q0 d1 2\nq1 0 3 0\n")
     (folder / "qrels" / "bare.tsv").write_text("q2\td2\t1.0\nq1\td1\t2\nq1\t3\t0\nq1\t3\t0\n")

@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 import vtkit
 from vtkit.cli import app
-from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_corpus
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.settings.recipe import Recipe

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_corpus
 from vtkit.data.spelling import preparation
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.corpus_gap import advice, log_odds, measure_gap, weighted_jaccard

@@ -1,7 +1,6 @@
 """What is wrong inside the files a recipe names is told before anything is computed, all of it at once."""
 
 import gzip
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from test_collections import put
+from support import put, refused
 
 from vtkit.commands.recipe import check_recipe
 from vtkit.pipeline.run import run
@@ -48,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
     put(tmp_path / "pairs.tsv", "one\teins\ntwo\tzwei\n")
     collection = tmp_path / "collection"
     documents = [{"_id": f"d{number}", "title": "", "text": f"text {number}"} for number in range(5)]
-    put(collection / "corpus.jsonl", "".join(json.dumps(document) + "\n" for document in documents))
+    put(collection / "corpus.jsonl", documents)
     put(collection / "queries.jsonl", '{"_id": "q1", "text": "one"}\n{"_id": "q2", "text": "two"}\n')
     put(collection / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
     put(collection / "qrels" / "train.tsv", "q1\td1\t1\n")
@@ -56,9 +55,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def complaint(folder: Path) -> str:
-    with pytest.raises(DataError) as error:
-        check_recipe(folder / "small.toml", data=True)
-    return str(error.value).replace(f"{folder}/", "")
+    said = refused(DataError, "", check_recipe, folder / "small.toml", data=True)
+    return said.replace(f"{folder}/", "")
 
 
 @pytest.fixture
@@ -88,8 +86,7 @@ def test_findings_of_the_first_stage_are_told_before_the_run(sound: Path, capsys
 
 def test_what_the_first_stage_would_refuse_is_refused_by_the_check(sound: Path) -> None:
     put(sound / "text.txt", "a b c")
-    with pytest.raises(DataError, match="too small to learn a vocabulary from"):
-        check_recipe(sound / "small.toml", data=True)
+    refused(DataError, "too small to learn a vocabulary from", check_recipe, sound / "small.toml", data=True)
     put(sound / "vocab.txt", "\n".join(tiny.TOKENS))
     put(sound / "collection" / "corpus.jsonl", "".join(f'{{"_id": "d{n}", "text": "слово"}}\n' for n in range(5)))
     with pytest.raises(CollapseError, match="gate unicode after vocabulary"):
@@ -140,8 +137,7 @@ def test_what_is_wrong_is_named_before_anything_runs(folder: Path, name: str, da
     message = complaint(folder)
     assert said in message
     assert name in message
-    with pytest.raises(DataError, match="names data that cannot be used"):
-        run(folder / "small.toml", runs=folder / "runs")
+    refused(DataError, "names data that cannot be used", run, folder / "small.toml", runs=folder / "runs")
     assert not list((folder / "runs" / "artifacts").glob("vocabulary-*"))
 
 
@@ -214,8 +210,7 @@ def test_only_what_was_found_sound_and_did_not_change_is_not_read_again(folder: 
     assert check() == (1, 3)
     put(folder / TEST, "q1\tabsent\t1\n")
     for _ in range(2):
-        with pytest.raises(DataError, match="absent"):
-            check()
+        refused(DataError, "absent", check)
     put(root / "checked.json", "damaged")
     put(folder / TEST, "q2\td2\t1\n")
     assert check() == (4, 0)

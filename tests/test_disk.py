@@ -7,6 +7,7 @@ import pytest
 import tiny
 from hub_server import serving
 from sentence_transformers import SparseEncoder
+from support import refused
 
 from vtkit.data import hub
 from vtkit.data.retrieval import Document, Query, RetrievalSet
@@ -149,8 +150,7 @@ def test_large_training_data_and_bm25_over_them_are_counted(folder: Path, monkey
     assert found.training_data == (1 + disk.BM25_SHARE) * text
 
     assert "finetune.mining.files" in found.words(10**9)
-    with pytest.raises(VtkitError, match="training data"):
-        disk.refuse_full_disk(found, found.models, folder)
+    refused(VtkitError, "training data", disk.refuse_full_disk, found, found.models, folder)
     assert not needed(folder, *settings, "finetune.mining.rankings=['encoder']").indexed
 
 
@@ -193,8 +193,7 @@ def test_what_will_be_downloaded_is_counted_if_the_hub_says_it(folder: Path, mon
 def test_a_disk_that_is_clearly_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     found = disk.Estimate(models=4 * 10**9, checkpoints=3 * 10**9, indexes=10**9)
     disk.refuse_full_disk(found, 5 * 10**9, tmp_path)
-    with pytest.raises(VtkitError, match=r"4\.9 GB free, .* 5\.0 GB"):
-        disk.refuse_full_disk(found, 49 * 10**8, tmp_path)
+    refused(VtkitError, r"4\.9 GB free, .* 5\.0 GB", disk.refuse_full_disk, found, 49 * 10**8, tmp_path)
     for part in ("8.0 GB", "models 4.0 GB", "checkpoints 3.0 GB", "indexes 1.0 GB", "4.9 GB free"):
         assert part in found.words(49 * 10**8)
     assert [disk.size(count) for count in (1, 999_000, 1_500_000)] == ["1 B", "999.0 kB", "1.5 MB"]
@@ -208,8 +207,7 @@ def test_the_plan_says_it_and_stops_a_run_that_has_no_room(
     monkeypatch.setattr("vtkit.pipeline.disk.free_bytes", lambda runs: 1000)
     run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
     assert "warning: disk: about " in capsys.readouterr().err
-    with pytest.raises(VtkitError, match=r"Free some space"):
-        run(folder / "recipe.toml", runs=folder / "runs")
+    refused(VtkitError, r"Free some space", run, folder / "recipe.toml", runs=folder / "runs")
     assert not list((folder / "runs" / "artifacts").glob("*-*"))
 
 
@@ -224,7 +222,6 @@ def test_without_the_hub_a_dry_run_shows_the_plan_and_says_what_is_not_here(
     assert "nobody/nothing-like-it is neither a folder nor in the Hugging Face cache" in said
     assert "Add --download" in said
     assert not (folder / "runs").exists()
-    with pytest.raises(VtkitError, match=r"Add --download"):
-        run(folder / "recipe.toml", overrides, runs=folder / "runs")
+    refused(VtkitError, r"Add --download", run, folder / "recipe.toml", overrides, runs=folder / "runs")
     with pytest.raises(VtkitError, match="nowhere does not exist"):  # what is missing here has no digest
         run(folder / "recipe.toml", (*overrides, "adapt.corpus=['nowhere']"), runs=folder / "runs", dry_run=True)

@@ -18,10 +18,10 @@ import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import refused
 
 from vtkit.data import documents as stored
-from vtkit.data.corpora import read_corpus
-from vtkit.data.document_files import read_document_file, read_query_file, write_documents
+from vtkit.data.document_files import read_corpus, read_document_file, read_query_file, write_documents
 from vtkit.data.documents import Document
 from vtkit.data.rows import Columns
 from vtkit.data.text_files import document_id
@@ -94,6 +94,7 @@ def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path: Path) ->
     frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
     for name in ("t.parquet", "t.jsonl", "t.json", "u.json.gz", "v.jsonl", "t.csv.gz", "t.tsv"):
         assert list(read_document_file(str(tmp_path / name))) == READ, name
+        assert list(read_corpus(tmp_path / name)) == [document.contents for document in READ], name
 
 
 def test_a_dataset_and_a_folder_of_parquet_files_are_tables_too(tmp_path: Path) -> None:
@@ -108,21 +109,27 @@ def test_a_dataset_and_a_folder_of_parquet_files_are_tables_too(tmp_path: Path) 
         read_document_file(f"datasets:{tmp_path / 'set'}::absent")
 
 
+def test_the_output_of_a_command_is_read_as_lines() -> None:
+    for read in (read_document_file, read_corpus):
+        reading, writing = os.pipe()
+        os.write(writing, b"one\n\ntwo\n")
+        os.close(writing)
+        assert [getattr(text, "text", text) for text in read(f"/dev/fd/{reading}")] == ["one", "two"]
+        os.close(reading)
+
+
 def test_columns_that_are_not_obvious_are_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("nr,inhalt,jahr\n7,eins,1999\n8,zwei,2000\n", "utf-8")
-    with pytest.raises(DataError) as refused:
-        read_document_file(str(path))
-    assert "Its columns are nr, inhalt, jahr: name --id COLUMN and --text COLUMN" in str(refused.value)
+    said = refused(DataError, "", read_document_file, str(path))
+    assert "Its columns are nr, inhalt, jahr: name --id COLUMN and --text COLUMN" in said
     documents = read_document_file(str(path), Columns(id="nr", text="inhalt"))
     assert list(documents) == [Document("7", "", "eins", {"jahr": "1999"}), Document("8", "", "zwei", {"jahr": "2000"})]
     numbered = read_document_file(str(path), Columns(id="#", text="inhalt"))
     assert [document.id for document in numbered] == ["2", "3"]
-    with pytest.raises(DataError, match="absent missing or not a string"):
-        read_document_file(str(path), Columns(id="nr", text="absent"))
+    refused(DataError, "absent missing or not a string", read_document_file, str(path), Columns(id="nr", text="absent"))
     (tmp_path / "t.tsv").write_text("nr\tinhalt\tjahr\n7\teins\t1999\n", "utf-8")
-    with pytest.raises(DataError, match="its first line has 3 cells"):
-        read_document_file(str(tmp_path / "t.tsv"))
+    refused(DataError, "its first line has 3 cells", read_document_file, str(tmp_path / "t.tsv"))
 
 
 def test_an_address_is_the_id_of_rows_without_another_and_stays_a_field(tmp_path: Path) -> None:
@@ -211,8 +218,7 @@ def test_a_quoted_header_of_a_tsv_file_may_break_its_lines(tmp_path: Path) -> No
 
 def test_the_line_of_a_damaged_row_is_named_behind_a_line_that_names_the_separator(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("sep=;\nid;text\n1;one\n2;two;three\n", "utf-8")
-    with pytest.raises(DataError, match="line 4: has 3 cells, but the header 2"):
-        read_document_file(str(tmp_path / "t.csv"))
+    refused(DataError, "line 4: has 3 cells, but the header 2", read_document_file, str(tmp_path / "t.csv"))
 
 
 def test_an_array_of_json_is_read_entry_by_entry_and_faults_are_named(tmp_path: Path) -> None:
@@ -223,10 +229,9 @@ def test_an_array_of_json_is_read_entry_by_entry_and_faults_are_named(tmp_path: 
             (row["_id"], row["text"]) for row in rows
         ]
     (tmp_path / "odd.json").write_text('[{"_id": "1", "text": "a"}, 3, {"_id": "1", "_id": "2", "text": "b"}]', "utf-8")
-    with pytest.raises(DataError) as refused:
-        read_document_file(str(tmp_path / "odd.json"))
-    assert "line 2: is not a JSON object but a number" in str(refused.value)
-    assert 'line 3: has "_id" twice' in str(refused.value)
+    said = refused(DataError, "", read_document_file, str(tmp_path / "odd.json"))
+    assert "line 2: is not a JSON object but a number" in said
+    assert 'line 3: has "_id" twice' in said
     (tmp_path / "cut.json").write_text(json.dumps(rows)[:-9], "utf-8")
     with pytest.raises(DataError, match=r"cut\.json: cannot be read as an array of JSON \("):
         read_document_file(str(tmp_path / "cut.json"))
@@ -235,11 +240,10 @@ def test_an_array_of_json_is_read_entry_by_entry_and_faults_are_named(tmp_path: 
 @pytest.mark.parametrize("name", ["x.docx.gz", "x.pdf.zst"])
 def test_a_packed_document_is_not_called_damaged(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"anything"))
-    with pytest.raises(DataError) as refused:
-        read_document_file(str(tmp_path / name))
-    assert f"{name}: is compressed" in str(refused.value)
-    assert "Decompress it first" in str(refused.value)
-    assert "damaged" not in str(refused.value)
+    said = refused(DataError, "", read_document_file, str(tmp_path / name))
+    assert f"{name}: is compressed" in said
+    assert "Decompress it first" in said
+    assert "damaged" not in said
 
 
 def test_parquet_keeps_decimals_lists_with_nulls_and_years_above_9999(tmp_path: Path) -> None:

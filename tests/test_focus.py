@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from entmax import sparsemax
+from support import refused
 from test_overlap import wordpiece
 from test_semantic import write_text
 
-from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_corpus
 from vtkit.settings.transfer import FocusTransfer
 from vtkit.system.errors import DataError, MissingExtra
 from vtkit.transfer.methods import focus
@@ -103,8 +104,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=rf"a\.vec: {said}"):
             focus_mixture(PAIR, vectors=write_text(tmp_path / "a.vec", words))
-    with pytest.raises(DataError, match=r"bias\.corpus"):
-        focus_mixture(PAIR, texts=["house villa"] * 3)
+    refused(DataError, r"bias\.corpus", focus_mixture, PAIR, texts=["house villa"] * 3)
 
 
 def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
@@ -137,5 +137,4 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
 
 def test_without_gensim_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models", None)  # as where it is not installed
-    with pytest.raises(MissingExtra, match=r"needs gensim, .*pip install 'vtkit\[focus\]'"):
-        train_vectors(SOURCE, ["a text"])
+    refused(MissingExtra, r"needs gensim, .*pip install 'vtkit\[focus\]'", train_vectors, SOURCE, ["a text"])

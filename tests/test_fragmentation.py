@@ -20,7 +20,7 @@ from test_composition import byte_level, wordpiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_corpus
 from vtkit.data.spelling import lowered
 from vtkit.encoder.checkpoint import load_source_tokenizer
 from vtkit.evaluation.analyses.together import tokens_of_words

@@ -21,12 +21,12 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1802, 97),
-    "data": (2963, 341),
+    "data": (2944, 334),
     "deploy": (2248, 235),
     "encoder": (2823, 290),
     "evaluation": (1304, 123),
     "pipeline": (3441, 265),
-    "recipe": (1103, 94),
+    "recipe": (1102, 94),
     "report": (1926, 179),
     "search": (3192, 346),
     "settings": (995, 112),

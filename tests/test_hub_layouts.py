@@ -19,6 +19,7 @@ from hub_server import Hub, serving
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+from support import refused
 from tokenizers.normalizers import BertNormalizer
 from transformers import (
     AutoModelForMaskedLM,
@@ -208,8 +209,7 @@ def test_a_router_is_a_sparse_encoder_whose_queries_are_looked_up_without_it(tmp
     theirs = plain(folder).encode_query(TEXTS).to_dense().numpy()
     np.testing.assert_allclose(queries.encode(TEXTS, 32).toarray(), theirs, atol=1e-5)
     assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), SparseTeacher)
-    with pytest.raises(DataError, match="is a sparse encoder"):
-        embed(TEXTS, str(folder))
+    refused(DataError, "is a sparse encoder", embed, TEXTS, str(folder))
 
 
 def beside_a_pickle(folder: Path) -> Path:
@@ -306,8 +306,7 @@ def test_a_pickle_that_would_run_code_runs_none(place: str, legacy: bool, tmp_pa
     content = harm if place == "alone" else {**state(folder), "harm": harm}
     pickle_only(folder, content, legacy=legacy)
     for load in loaders(folder):
-        with pytest.raises(DataError, match=r"pytorch_model\.bin is refused by .*weights-only.*\.system\)"):
-            load()
+        refused(DataError, r"pytorch_model\.bin is refused by .*weights-only.*\.system\)", load)
     assert not marker.exists()
 
 
@@ -318,15 +317,13 @@ def test_a_pickle_that_was_cut_short_is_damaged(share: float, legacy: bool, tmp_
     file = folder / "pytorch_model.bin"
     os.truncate(file, int(share * file.stat().st_size))
     for load in loaders(folder):
-        with pytest.raises(DataError, match=r"pytorch_model\.bin is damaged or cut short"):
-            load()
+        refused(DataError, r"pytorch_model\.bin is damaged or cut short", load)
 
 
 @pytest.mark.parametrize("content", [[torch.zeros(2)], {}, {"model": {"weight": torch.zeros(2)}}, {"epoch": 3}])
 def test_a_pickle_that_holds_no_weights_says_so(content: object, tmp_path: Path) -> None:
     folder = pickle_only(tiny.bare(tmp_path / "model"), content)
-    with pytest.raises(DataError, match=r"pytorch_model\.bin does not hold weights"):
-        load_encoder(str(folder))
+    refused(DataError, r"pytorch_model\.bin does not hold weights", load_encoder, str(folder))
 
 
 def test_weights_of_another_architecture_and_those_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -339,14 +336,12 @@ def test_weights_of_another_architecture_and_those_that_are_no_numbers_are_refus
     ]
     for folder, load in loads:
         pickle_only(folder, other)
-        with pytest.raises(DataError, match=r"its weights lack .* tensors of a Bert.*another model's"):
-            load(str(folder))
+        refused(DataError, r"its weights lack .* tensors of a Bert.*another model's", load, str(folder))
     folder = tiny.bare(tmp_path / "model")
     weights = state(folder)
     next(iter(weights.values()))[0] = torch.nan
     pickle_only(folder, weights)
-    with pytest.raises(DataError, match=r"weights are not finite numbers"):
-        load_encoder(str(folder))
+    refused(DataError, r"weights are not finite numbers", load_encoder, str(folder))
 
 
 def test_an_index_of_pickled_shards_leads_nowhere_else_and_a_missing_one_is_named(tmp_path: Path) -> None:
@@ -357,8 +352,7 @@ def test_an_index_of_pickled_shards_leads_nowhere_else_and_a_missing_one_is_name
         load_encoder(str(folder))
     for name in ("../outside.bin", "weights.bin", "model-00001-of-00001.safetensors"):
         write(folder / "pytorch_model.bin.index.json", {"weight_map": {"a": name}})
-        with pytest.raises(DataError, match=rf"lacks the shard {re.escape(name)}, which"):
-            load_encoder(str(folder))
+        refused(DataError, rf"lacks the shard {re.escape(name)}, which", load_encoder, str(folder))
 
 
 @pytest.mark.parametrize(
@@ -378,8 +372,7 @@ def test_code_of_a_models_own_is_refused_with_the_nearest_model_that_needs_none(
     config = json.loads((folder / "config.json").read_text())
     own = {"model_type": kind, "auto_map": {"AutoModel": f"{code}--modeling.NewModel"}}
     write(folder / "config.json", config | own)
-    with pytest.raises(DataError, match=rf"names code that comes with the model.*{nearest}"):
-        model_folder(str(folder))
+    refused(DataError, rf"names code that comes with the model.*{nearest}", model_folder, str(folder))
 
 
 def test_the_fewest_weights_that_load_are_fetched() -> None:

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import MultiVectorEncoder, SparseEncoder
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+from support import refused
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, named, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
@@ -243,8 +244,7 @@ def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> N
     made = [fitted(seed, str(number)) for number, seed in enumerate((3, 3, 4))]
     assert tiny.same(made[0], made[1])
     assert not tiny.same(made[0], made[2])
-    with pytest.raises(DataError, match="at least 1000 tokens"):
-        fitted(0, "states", TEXTS[:20])
+    refused(DataError, "at least 1000 tokens", fitted, 0, "states", TEXTS[:20])
 
 
 def late_interaction(folder: Path, transformer: Path, *layers: Dense) -> Path:
@@ -286,8 +286,7 @@ def test_projected_states_have_the_dot_products_of_token_vectors(embedder: Path,
     library = load_dense(str(folder), "peer", multi_vector=True)
     (vectors,) = library.encode_document([text], prompt="", convert_to_numpy=True)  # Stanford's models mark each text
     np.testing.assert_allclose((projected @ projected.T).numpy(), vectors @ vectors.T, atol=1e-4)
-    with pytest.raises(DataError, match="multi-vector encoder"):
-        load_dense(str(folder), "transfer.embedder")
+    refused(DataError, "multi-vector encoder", load_dense, str(folder), "transfer.embedder")
 
 
 def test_a_rotation_of_token_states_gives_the_embedders_units(
@@ -304,8 +303,7 @@ def test_a_rotation_of_token_states_gives_the_embedders_units(
     assert fit.unexplained == pytest.approx(learned[1].unexplained, rel=0.1)
     assert token_projection(str(embedder), "source.model") is None
     bent = late_interaction(tmp_path / "bent", embedder, projecting(torch.randn(8, 32), torch.nn.Tanh()))
-    with pytest.raises(DataError, match="projects token states by Tanh"):
-        token_projection(str(bent), "source.model")
+    refused(DataError, "projects token states by Tanh", token_projection, str(bent), "source.model")
 
 
 @pytest.fixture(scope="module")
@@ -509,8 +507,7 @@ def test_what_does_not_go_with_units_is_refused(recipe: Path, added: str, said: 
     if section in text:  # a table is given once
         text, added = text.replace("active = 4\n", added.removeprefix(f"{section}\n")), ""
     recipe.write_text(text + added)
-    with pytest.raises(RecipeError, match=said):
-        run(recipe, runs=recipe.parent / "runs")
+    refused(RecipeError, said, run, recipe, runs=recipe.parent / "runs")
 
 
 @pytest.mark.parametrize("section", ["units", "head"])

@@ -8,6 +8,7 @@ import pytest
 import tiny
 from command_line import invoke, succeeds
 from filelock import FileLock
+from support import refused
 
 from vtkit.pipeline.folder import open_run, report_of
 from vtkit.pipeline.listing import list_runs, remove, unused
@@ -192,12 +193,10 @@ def test_a_copy_elsewhere_is_searched_explained_and_reported_as_the_run(finished
         first = expected[0][0]
         explained = open_searcher(copy, model=None, collection=None).explain("river house", first[0])
         assert explained.score == pytest.approx(first[1])
-        with pytest.raises(VtkitError, match="no index for 'source'"):
-            open_searcher(copy, model="source", collection=None)
+        refused(VtkitError, "no index for 'source'", open_searcher, copy, model="source", collection=None)
         shutil.rmtree(copy / "model")
         shutil.rmtree(copy / "index")
-        with pytest.raises(VtkitError, match=r"stage outputs that are gone.*no model of its own"):
-            open_run(copy)
+        refused(VtkitError, r"stage outputs that are gone.*no model of its own", open_run, copy)
     finally:
         aside.rename(finished.parent / STORE)
 

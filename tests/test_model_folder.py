@@ -14,6 +14,7 @@ import tiny
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+from support import refused
 from tiny import model
 
 from vtkit.encoder.checkpoint import load_encoder
@@ -88,8 +89,7 @@ def test_every_loader_refuses_code_of_the_models_own_and_names_the_file(
     if where != "modules.json":  # a table is looked for in the first module's folder, whatever its type
         loaders.append(load_table)
     for load in loaders:
-        with pytest.raises(DataError, match=rf"{named} names code that comes with the model"):
-            load(str(copy))
+        refused(DataError, rf"{named} names code that comes with the model", load, str(copy))
     assert not marker.exists()
 
 
@@ -106,8 +106,7 @@ def test_an_own_class_beside_a_known_architecture_and_pickles_of_a_training_are_
 def test_pickles_under_other_names_are_no_weights(name: str, copy: Path) -> None:
     (copy / "model.safetensors").rename(copy / name)
     for load in (load_encoder, load_table, embedded):
-        with pytest.raises(DataError, match=r"holds no weights, neither model\.safetensors nor pytorch_model\.bin"):
-            load(str(copy))
+        refused(DataError, r"holds no weights, neither model\.safetensors nor pytorch_model\.bin", load, str(copy))
 
 
 def test_pickles_in_a_modules_folder_are_opened_by_the_weights_only_loader(copy: Path, tmp_path: Path) -> None:
@@ -120,8 +119,7 @@ def test_pickles_in_a_modules_folder_are_opened_by_the_weights_only_loader(copy:
     vectors = encode_dense(load_dense(str(folder), "embedder"), ["river stone"], "query")
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(os.getcwd))
-    with pytest.raises(DataError, match=r"2_Dense/pytorch_model\.bin is refused"):
-        embedded(str(folder))
+    refused(DataError, r"2_Dense/pytorch_model\.bin is refused", embedded, str(folder))
 
 
 def test_sharded_safetensors_load_as_one_file_does_and_lead_nowhere_else(copy: Path, tmp_path: Path) -> None:
@@ -137,8 +135,7 @@ def test_sharded_safetensors_load_as_one_file_does_and_lead_nowhere_else(copy: P
         load_encoder(str(copy))
     for name in ("../outside.safetensors", "pytorch_model-1.bin"):
         (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-        with pytest.raises(DataError, match=rf"lacks the shard {re.escape(name)}, which"):
-            load_encoder(str(copy))
+        refused(DataError, rf"lacks the shard {re.escape(name)}, which", load_encoder, str(copy))
 
 
 @pytest.mark.parametrize("name", ["model", "some/model", "./some/model"])
@@ -160,8 +157,7 @@ def test_what_is_no_folder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("nobody/nothing", r"nobody/nothing .*revision main\).* Run again with --download"),
         ("not a name", "neither a folder nor the name of a model"),
     ):  # fmt: skip
-        with pytest.raises(DataError, match=message):
-            model_folder(name)
+        refused(DataError, message, model_folder, name)
 
 
 LOADERS = {"from_pretrained", "from_config"}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,15 @@ from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from sentence_transformers.util import mine_hard_negatives
+from support import put
 from test_finetuning import judged
 from tiny import add_training_queries, bare, collection, encoder, finished_run
 
 import vtkit
 from vtkit.commands.recipe import check_recipe
-from vtkit.data.collections import public_collection
 from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.sources import public_collection
 from vtkit.data.trec import read_trec
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.fusion_queries import fusion_queries
@@ -196,19 +197,14 @@ def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
 # files of rankings
 
 
-def put(path: Path, *lines: object) -> Path:
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    return path
-
-
 def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
     data = judged([{0}, {1}], 5)
-    file = put(
-        tmp_path / "negatives.jsonl",
+    rows = [
         {"qid": "q0", "pos": ["d0"], "neg": {"bm25": ["d3", "gone"], "dense": ["d2"]}},
         {"qid": "another", "neg": {"bm25": ["d3"]}},
         {"qid": "q1", "neg": {"dense": ["d4", "d0"]}},
-    )
+    ]
+    file = put(tmp_path / "negatives.jsonl", rows)
     assert [as_lists(ranking) for ranking in read_rankings(file, data)] == [[[3], []], [[2], [4, 0]]]
     assert pools(data, read_rankings(file, data), depth=2)[0][:2] == [3, 2]
 
@@ -219,13 +215,13 @@ def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
         ({"neg": []}, "line 1: query_id or query-id or qid is missing"),
         ({"qid": "q0", "neg": {"bm25": [1.5]}}, "line 1: the id of the query or of a document is missing"),
         ({"qid": "q0"}, "line 1: negative_id or negative_ids or neg_ids or neg is missing"),
-        ("q0", "line 1: is not a JSON object but a string"),
+        ('"q0"', "line 1: is not a JSON object but a string"),
         ({"qid": "nobody", "neg": ["d1"]}, "has no negatives for any of the 1 queries of the training data"),
     ],
 )
 def test_a_useless_file_of_rankings_is_told(tmp_path: Path, line: object, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        read_rankings(put(tmp_path / "x.jsonl", line), judged([{0}], 2))
+        read_rankings(put(tmp_path / "x.jsonl", [line]), judged([{0}], 2))
 
 
 def table(path: Path, **columns: list[Any]) -> Path:
@@ -233,28 +229,23 @@ def table(path: Path, **columns: list[Any]) -> Path:
     return path
 
 
-def lines(path: Path, text: str) -> Path:
-    path.write_text(text, "utf-8")
-    return path
-
-
 @pytest.mark.parametrize(
-    "file",
+    ("name", "content"),
     [
         # sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2, configurations list and pair
-        lambda path: table(path / "x.parquet", query_id=["q0"], corpus_id=[["d2", "d0"]], score=[[-1.0, 5.5]]),
-        lambda path: table(path / "x.parquet", query_id=["q0", "q0"], corpus_id=["d2", "d0"], score=[-1.0, 5.5]),
+        ("x.parquet", [{"query_id": "q0", "corpus_id": ["d2", "d0"], "score": [-1.0, 5.5]}]),
+        ("x.parquet", [{"query_id": "q0", "corpus_id": d, "score": score} for d, score in (("d2", -1.0), ("d0", 5.5))]),
         # lightonai/ms-marco-en-bge
-        lambda path: table(path / "x.parquet", query_id=["q0"], document_ids=[["d2", "d0"]], scores=[[-1.0, 5.5]]),
+        ("x.parquet", [{"query_id": "q0", "document_ids": ["d2", "d0"], "scores": [-1.0, 5.5]}]),
         # ColBERT
-        lambda path: put(path / "x.jsonl", ["q0", ["d0", 5.5], ["d2", -1.0]]),
+        ("x.jsonl", [["q0", ["d0", 5.5], ["d2", -1.0]]]),
         # a TREC run
-        lambda path: lines(path / "x.res", "q0 Q0 d0 1 5.5 t\nq0 Q0 d2 2 -1 t\n"),
+        ("x.res", "q0 Q0 d0 1 5.5 t\nq0 Q0 d2 2 -1 t\n"),
     ],
 )
-def test_the_same_scores_in_each_layout_by_eye(tmp_path: Path, file: Callable[[Path], Path]) -> None:
+def test_the_same_scores_in_each_layout_by_eye(tmp_path: Path, name: str, content: str | list[Any]) -> None:
     data = judged([{0}, {1}], 5)
-    path = file(tmp_path)
+    path = put(tmp_path / name, content)
     found = with_scores(data, [path])
     assert found.scores == {"q0": {"d0": 5.5, "d2": -1.0}}
     assert found.qrels == {"q0": {"d0": 1, "d2": 0}}, "what is scored and not judged is a negative"
@@ -273,7 +264,7 @@ def test_triplets_of_ids_with_margins(tmp_path: Path) -> None:
 
 def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = judged([{0, 4}, {1}, {2}], 5)
-    path = put(tmp_path / "x.jsonl", ["q0", ["d0", 2.0], ["gone", 1.0]], ["q1", ["d0", 3.0]], ["other", ["d0", 1.0]])
+    path = put(tmp_path / "x.jsonl", [["q0", ["d0", 2.0], ["gone", 1.0]], ["q1", ["d0", 3.0]], ["other", ["d0", 1.0]]])
     found = with_scores(data, [path])
     assert found.qrels == {"q0": {"d0": 1}}
     assert found.scores == {"q0": {"d0": 2.0}}
@@ -297,7 +288,7 @@ def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.
 )
 def test_a_useless_file_of_scores_is_told(tmp_path: Path, name: str, content: str, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        with_scores(judged([{0}], 2), [lines(tmp_path / name, content)])
+        with_scores(judged([{0}], 2), [put(tmp_path / name, content)])
 
 
 # training
@@ -342,14 +333,14 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
         {"query": text, "positive": documents[n], "negative": documents[n - 1], "scores": [4.0, -1.0]}
         for n, text in enumerate(queries)
     ]
-    put(tmp_path / "train.jsonl", *rows)
+    put(tmp_path / "train.jsonl", rows)
     arguments = run_of(tmp_path, 'data = "train.jsonl"\nloss = "margin_mse"\n[calibrate]\n')
     done = succeeds(*arguments)
     result = result_of(tmp_path)
     assert (result["queries"], result["documents"]) == (len(set(queries)), len(set(documents)))
     assert result["curve"]["margin_mse"][0] > 0
 
-    put(tmp_path / "train.jsonl", *rows[:-1], {**rows[-1], "scores": [1.0, 2.0, 3.0]})
+    put(tmp_path / "train.jsonl", [*rows[:-1], {**rows[-1], "scores": [1.0, 2.0, 3.0]}])
     done = invoke(*arguments)
     assert done.exit_code == 1
     assert re.search(r"finetune\.data: .*line 30: has 3 scores for 2 documents", str(done.exception))
@@ -358,13 +349,13 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
 
 
 def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
-    put(tmp_path / "mined.jsonl", {"qid": "tq0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5})
+    put(tmp_path / "mined.jsonl", [{"qid": "tq0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5}])
     more = 'data = "./collection"\nmining = {rankings = [], files = ["mined.jsonl"]}\n'
     arguments = run_of(tmp_path, more)
     done = invoke(*arguments)
     assert done.exit_code == 1
     assert re.search(r"finetune\.mining\.files: .*line 2: negative_id or", str(done.exception))
-    put(tmp_path / "mined.jsonl", {"qid": "tq0", "neg": {"theirs": ["d3"]}})
+    put(tmp_path / "mined.jsonl", [{"qid": "tq0", "neg": {"theirs": ["d3"]}}])
     assert "negatives of theirs for 1 queries" in succeeds(*arguments).output
 
 

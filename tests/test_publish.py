@@ -10,6 +10,7 @@ import tiny
 import yaml
 from command_line import invoke
 from hub_server import Hub, serving
+from support import refused
 from typer.testing import Result
 
 from vtkit.pipeline.publish import prepare
@@ -84,28 +85,24 @@ def test_licences_of_the_source_are_kept(place: Path) -> None:
     run = place / "runs" / "tiny"
     licensed(place, "cc-by-nc-sa-4.0")
     assert prepare(run, "me/tiny").license == "cc-by-nc-sa-4.0"
-    with pytest.raises(RecipeError, match=r"must keep the source's licence, cc-by-nc-sa-4\.0"):
-        prepare(run, "me/tiny", license="mit")
+    refused(RecipeError, r"must keep the source's licence, cc-by-nc-sa-4\.0", prepare, run, "me/tiny", license="mit")
     licensed(place, "cc-by-nd-4.0")
-    with pytest.raises(RecipeError, match="does not allow"):
-        prepare(run, "me/tiny")
+    refused(RecipeError, "does not allow", prepare, run, "me/tiny")
     licensed(place, "mit")
     assert prepare(run, "me/tiny", license="apache-2.0").license == "apache-2.0"
 
 
 def test_an_unknown_licence_and_other_obstacles_are_refused_in_words(place: Path, hub: Hub, tmp_path: Path) -> None:
     licensed(place, None)
-    refused = says(place, "--yes")
-    assert "licence is unknown" in str(refused.exception)
+    answer = says(place, "--yes")
+    assert "licence is unknown" in str(answer.exception)
     hub.token = "another"
-    refused = says(place, "--yes", "--license", "mit")
-    assert isinstance(refused.exception, DataError)
-    assert "hf auth login" in str(refused.exception)
+    answer = says(place, "--yes", "--license", "mit")
+    assert isinstance(answer.exception, DataError)
+    assert "hf auth login" in str(answer.exception)
     assert not hub.repositories
-    with pytest.raises(RecipeError, match="OWNER/NAME"):
-        prepare(place / "runs" / "tiny", "tiny")
+    refused(RecipeError, "OWNER/NAME", prepare, place / "runs" / "tiny", "tiny")
     unfinished = tmp_path / "unfinished"
     shutil.copytree(place / "runs" / "tiny", unfinished)
     (unfinished / "run.json").unlink()
-    with pytest.raises(Exception, match="not a vtkit run"):
-        prepare(unfinished, "me/tiny")
+    refused(Exception, "not a vtkit run", prepare, unfinished, "me/tiny")

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.commands.recipe import check_recipe
-from vtkit.data.collections import FORMS
+from vtkit.data.sources import COLLECTION_FORMS
 from vtkit.pipeline.steps.texts import used_where_left_open
 from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import MOST_BYTES, key_lines, load_recipe, one_value, required_things, resolve_name
@@ -557,7 +557,7 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
         "line 14 evaluate.sets: miracl:ko: macavaney/miracl-noauth is": "Hugging Face cache",
         "line 14 evaluate.sets: miracl:ko: miracl/miracl-corpus": "Hugging Face cache",
         "line 14 evaluate.sets: webfaq:kor: PaDaS-Lab/webfaq-retrieval": "c3262adb1c32ac0c3ea8de6393a44366edaa62e1",
-        "line 14 evaluate.sets: mirakl:ko": f"Did you mean 'miracl:ko'? {FORMS}",
+        "line 14 evaluate.sets: mirakl:ko": f"Did you mean 'miracl:ko'? {COLLECTION_FORMS}",
     }
     assert_explained(lines, dict.fromkeys(wrong, ()))
     assert all(part in " ".join(lines) for part in wrong.values())
@@ -628,7 +628,7 @@ def test_a_hub_that_cannot_be_reached_is_named(
         ("vocabulary.tokenizer=./empty", "empty holds no tokenizer: it has none of tokenizer.json"),
         ("source.recipe=./empty", "empty is a folder, not a recipe."),
         ('transfer={method="parallel", parallel.files=["empty"]}', "not a file of two tab-separated columns"),
-        ('adapt.corpus=["empty"]', "empty: the corpus is missing. A collection's folder has"),
+        ('adapt.corpus=["empty"]', "empty: holds no text. A corpus is a folder of"),
         ('adapt.corpus=["small.toml"]', "small.toml has an unknown format."),
         ('adapt.corpus=["pairs.tsv"]', "pairs.tsv has columns, but a corpus has one text per line."),
         ("finetune.data=./file.txt", "has an unknown form. Training data are a .tsv with query, relevant document"),

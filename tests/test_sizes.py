@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import refused
 from tiny import collection, encoder, texts, write_collection
 
 from vtkit.data import documents as stored
@@ -98,24 +99,21 @@ def test_what_is_wrong_is_said_as_of_small_collections(
     }
     for name, (documents, qrels) in faults.items():
         write_collection(tmp_path / name, RetrievalSet("x", documents, data.queries, qrels))
-        with pytest.raises(DataError) as told:
-            loaded(tmp_path, name)
+        said = refused(DataError, "", loaded, tmp_path, name)
         with monkeypatch.context() as small:
             small.setattr(stored, "LARGE", 2**30)
             with pytest.raises(DataError) as wanted:
                 loaded(tmp_path, name)
-        assert sorted(str(told.value).splitlines()) == sorted(str(wanted.value).splitlines())
+        assert sorted(said.splitlines()) == sorted(str(wanted.value).splitlines())
     assert not large.exists() or len(list(large.iterdir())) == 1  # that of the sound documents
     shards = write_collection(tmp_path / "shards", collection(3))
     (shards / "qrels" / "test.tsv").rename(shards / "qrels" / "test-0.tsv")
     (shards / "qrels" / "test-1.tsv").write_text("q1\td2\t0\nq1\td1\t9\n")
-    with pytest.raises(DataError, match=r"qrels/test-1\.tsv: line 2: 'q1' and 'd1' were judged 1 before"):
-        loaded(tmp_path, "shards")
+    refused(DataError, r"qrels/test-1\.tsv: line 2: 'q1' and 'd1' were judged 1 before", loaded, tmp_path, "shards")
     twice = tmp_path / "unknown" / "qrels" / "test.tsv"
     twice.write_text("q1\td1\t1\nq1\td1\t0\nq2\td2\thigh\nq3\td3\t1e12\n")
     said = r"(?s)line 3: the grade 'high' is not.*line 4: the grade '1e12' is not.*line 2: 'q1' and 'd1' were judged 1"
-    with pytest.raises(DataError, match=said):
-        loaded(tmp_path, "unknown")
+    refused(DataError, said, loaded, tmp_path, "unknown")
 
 
 @settings(max_examples=50)

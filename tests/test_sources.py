@@ -16,6 +16,7 @@ from command_line import invoke, succeeds
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
+from support import refused
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from vtkit.deploy.network import TermWeights
@@ -94,24 +95,19 @@ def test_an_adapter_that_cannot_be_merged_says_why(tmp_path: Path, monkeypatch: 
     settings = folder / "adapter_config.json"
     written = json.loads(settings.read_text())
     monkeypatch.setattr("vtkit.encoder.model_folder.find_spec", lambda name: None)
-    with pytest.raises(Exception, match=r"needs peft, which is not installed: pip install 'vtkit\[peft\]'"):
-        load_encoder(str(folder))
+    refused(Exception, r"needs peft, which is not installed: pip install 'vtkit\[peft\]'", load_encoder, str(folder))
     monkeypatch.undo()
     monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "cache"))
     settings.write_text(json.dumps(written | {"base_model_name_or_path": None}))
-    with pytest.raises(DataError, match="does not name the model that the adapter was trained on"):
-        load_encoder(str(folder))
+    refused(DataError, "does not name the model that the adapter was trained on", load_encoder, str(folder))
     settings.write_text(json.dumps(written | {"base_model_name_or_path": "nobody/nothing"}))
-    with pytest.raises(DataError, match=r"nobody/nothing .*is not in the cache"):
-        load_encoder(str(folder))
+    refused(DataError, r"nobody/nothing .*is not in the cache", load_encoder, str(folder))
     settings.write_text(json.dumps(written | {"target_modules": ["key"]}))
-    with pytest.raises(DataError, match=r"cannot be merged into .*missing adapter keys"):
-        load_encoder(str(folder))
+    refused(DataError, r"cannot be merged into .*missing adapter keys", load_encoder, str(folder))
     settings.write_text(json.dumps(written))
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
     (folder / "adapter_model.bin").write_bytes(pickle.dumps(print))
-    with pytest.raises(DataError, match=r"lacks adapter_model\.safetensors; no other form loads"):
-        load_encoder(str(folder))
+    refused(DataError, r"lacks adapter_model\.safetensors; no other form loads", load_encoder, str(folder))
 
 
 def bge_m3(folder: Path) -> tuple[Path, torch.nn.Linear]:
@@ -150,11 +146,9 @@ def test_the_sparse_part_of_bge_m3_weighs_tokens_by_its_equation(tmp_path: Path)
         encode_side(load_encoder(str(tmp_path / "saved")), texts, "query", 48).toarray(), found
     )
     torch.save({"weight": torch.ones(1, 8), "bias": torch.ones(1)}, folder / "sparse_linear.pt")
-    with pytest.raises(DataError, match=r"sparse_linear\.pt does not belong to its transformer"):
-        load_encoder(str(folder))
+    refused(DataError, r"sparse_linear\.pt does not belong to its transformer", load_encoder, str(folder))
     (folder / "sparse_linear.pt").write_bytes(pickle.dumps(print))
-    with pytest.raises(DataError, match=r"sparse_linear\.pt is refused by torch's weights-only loader"):
-        load_encoder(str(folder))
+    refused(DataError, r"sparse_linear\.pt is refused by torch's weights-only loader", load_encoder, str(folder))
 
 
 @pytest.mark.parametrize("make", [decoders.qwen3, decoders.embedding_gemma])
@@ -238,8 +232,7 @@ def test_units_of_a_decoder_are_neither_calibrated_nor_trained(section: str, tmp
     assert "this encoder has none: its latent units come from dense layers" in str(ended.exception)
     model = next(path.parent for path in (tmp_path / "runs").rglob("modules.json"))
     encoder = load_encoder(str(model))
-    with pytest.raises(DataError, match="no engine can run it"):
-        TermWeights(encoder)
+    refused(DataError, "no engine can run it", TermWeights, encoder)
 
 
 def test_a_head_alone_is_not_fitted_to_a_decoder(tmp_path: Path) -> None:
@@ -253,8 +246,7 @@ def test_the_sparse_part_of_bge_m3_does_not_become_splade(tmp_path: Path) -> Non
     encoder = load_encoder(str(bge_m3(tmp_path)[0]))
     save_encoder(encoder, tmp_path / "saved")
     for each in (encoder, load_encoder(str(tmp_path / "saved"))):
-        with pytest.raises(DataError, match="BGE-M3 has no masked-language-model head"):
-            as_splade(each)
+        refused(DataError, "BGE-M3 has no masked-language-model head", as_splade, each)
 
 
 def test_positions_without_a_padding_id_are_named(tmp_path: Path) -> None:

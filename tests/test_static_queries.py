@@ -12,6 +12,7 @@ from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
+from support import refused
 from tiny import TOKENS, collection, encoder, shuffled, tokenizer, write_collection
 from transformers import AutoTokenizer
 
@@ -142,10 +143,8 @@ def test_other_encoders_are_left_to_the_loader(kind: str, tmp_path: Path) -> Non
 def test_damage_is_told(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / "query_0_SparseStaticEmbedding" / "model.safetensors").write_bytes(b"\x08")
-    with pytest.raises(DataError, match=r"query table of .* cannot be loaded"):
-        StaticQueries.load(str(tmp_path / "model"))
-    with pytest.raises(DataError, match="there is no such folder"):
-        StaticQueries.load(str(tmp_path / "gone"))
+    refused(DataError, r"query table of .* cannot be loaded", StaticQueries.load, str(tmp_path / "model"))
+    refused(DataError, "there is no such folder", StaticQueries.load, str(tmp_path / "gone"))
 
 
 SEARCH = """

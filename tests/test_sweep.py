@@ -17,6 +17,7 @@ import tiny
 from command_line import killed
 from hypothesis import given
 from hypothesis import strategies as st
+from support import refused
 from test_report import shown_by_a_browser
 from typer.testing import CliRunner, Result
 
@@ -258,9 +259,8 @@ def test_cells_are_the_product_of_what_varies(folder: Path) -> None:
 
 def test_all_problems_of_all_cells_are_told_with_their_lines_before_any_work(folder: Path) -> None:
     sweep = '[sweep.values]\n"adapt.steps" = [4, -1]\n"adapt.stepz" = [1]\n'
-    with pytest.raises(RecipeError) as raised:
-        grid_of(write(folder, sweep))
-    said, first = str(raised.value), (BASE + sweep).splitlines().index('"adapt.steps" = [4, -1]') + 1
+    message = refused(RecipeError, "", grid_of, write(folder, sweep))
+    said, first = message, (BASE + sweep).splitlines().index('"adapt.steps" = [4, -1]') + 1
     assert f"line {first}  adapt.steps: must be" in said
     assert f"line {first + 1}  adapt.stepz: unknown setting. Did you mean 'steps'?" in said
     assert "(in tiny-steps--1-stepz-1)" in said or "tiny-steps-1" in said
@@ -309,11 +309,9 @@ def test_the_check_does_not_ask_for_what_every_cell_replaces(made: Path) -> None
     ],
 )
 def test_what_is_no_grid_is_refused(folder: Path, sweep: str, words: str) -> None:
-    with pytest.raises(RecipeError, match=re.escape(words)):
-        grid_of(write(folder, sweep))
+    refused(RecipeError, re.escape(words), grid_of, write(folder, sweep))
     recipe = write(folder, GRID)
-    with pytest.raises(RecipeError, match=r"vtkit sweep .* runs it"):
-        run(recipe, runs=folder / "runs")
+    refused(RecipeError, r"vtkit sweep .* runs it", run, recipe, runs=folder / "runs")
     assert load_recipe(recipe, ("sweep=none",)).recipe.sweep is None
 
 

@@ -14,8 +14,9 @@ import pytest
 import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import put, refused
 
-from vtkit.data.corpora import read_corpora, read_corpus
+from vtkit.data.document_files import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
 from vtkit.data.sampling import draw
 from vtkit.data.text import CHARACTERS_AT_ONCE, LONGEST_TEXT, batches, digest, read_jsonl, read_lines
@@ -26,36 +27,27 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
 
 
-def write(path: Path, content: str | bytes) -> Path:
-    """``content`` at ``path``, compressed where the name says so."""
-    raw = content.encode() if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
-    return path
-
-
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
 def test_lines_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     folder = tmp_path_factory.mktemp("lines")
     lines = [line.removeprefix("\ufeff") for line in lines]
     for name in ("t.txt", "t.txt.gz"):
-        assert list(read_lines(write(folder / name, "".join(f"{line}\n" for line in lines)))) == lines
+        assert list(read_lines(put(folder / name, "".join(f"{line}\n" for line in lines)))) == lines
 
 
 def test_line_ends_of_windows_and_a_byte_order_mark_are_dropped_and_other_separators_kept(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.txt", "\ufeffeins\r\nzw\u2028ei\x85\r\ndrei")
+    path = put(tmp_path / "t.txt", "\ufeffeins\r\nzw\u2028ei\x85\r\ndrei")
     assert list(read_lines(path)) == ["eins", "zw\u2028ei\x85", "drei"]
 
 
 @pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_a_byte_that_is_not_utf8_is_named_with_its_place(tmp_path: Path, name: str, mark: bytes) -> None:
-    path = write(tmp_path / name, mark + b"good\nbad \xe9t\xe9\n")
-    with pytest.raises(DataError) as error:
-        list(read_lines(path))
+    path = put(tmp_path / name, mark + b"good\nbad \xe9t\xe9\n")
+    said = refused(DataError, "", read_lines, path)
     place = 5 + len(mark) + 5
     for part in (str(path), "line 2", "0xe9", "position 5 of the line", f"byte {place} of the text", "iconv"):
-        assert part in str(error.value)
+        assert part in said
 
 
 def test_compressed_files_are_read_whatever_their_name_and_frames_and_damage_is_told(tmp_path: Path) -> None:
@@ -71,49 +63,44 @@ def test_compressed_files_are_read_whatever_their_name_and_frames_and_damage_is_
         ("other.txt.zst", b"x" + frames),
     ):  # fmt: skip
         (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(DataError, match="damaged"):
-            list(read_lines(tmp_path / name))
+        refused(DataError, "damaged", read_lines, tmp_path / name)
 
 
 def test_a_byte_order_mark_inside_a_file_is_named_and_surrogate_pairs_are_characters(tmp_path: Path) -> None:
-    entries = [entry for _, entry in read_jsonl(write(tmp_path / "c.jsonl", "\ufeff{}\n\ufeff{}\n"))]
+    entries = [entry for _, entry in read_jsonl(put(tmp_path / "c.jsonl", "\ufeff{}\n\ufeff{}\n"))]
     assert entries[0] == {}
     assert "Unexpected UTF-8 BOM" in str(entries[1])
-    assert list(read_corpus(write(tmp_path / "c.jsonl", '{"text": "\\ud83d\\ude00"}\n'))) == ["😀"]
+    assert list(read_corpus(put(tmp_path / "c.jsonl", '{"text": "\\ud83d\\ude00"}\n'))) == ["😀"]
 
 
 def test_a_file_that_is_missing_or_compressed_otherwise_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        list(read_lines(tmp_path / "absent.txt"))
-    with pytest.raises(DataError, match="only gzip and zstandard are supported"):
-        list(read_lines(write(tmp_path / "t.txt.bz2", "x")))
-    with pytest.raises(DataError, match="cannot be opened"):
-        list(read_lines(tmp_path))
+    refused(DataError, "no such file", read_lines, tmp_path / "absent.txt")
+    refused(DataError, "only gzip and zstandard are supported", read_lines, put(tmp_path / "t.txt.bz2", "x"))
+    refused(DataError, "cannot be opened", read_lines, tmp_path)
 
 
 def test_bytes_that_are_not_utf8_are_counted_and_replaced_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(tmp_path / "t.txt", b"fine\nM\xfcnchen\nK\xf6ln \xe2\x82 \xef\xbf\xbd\n")
-    with pytest.raises(DataError) as raised:
-        list(read_corpus(path))
+    path = put(tmp_path / "t.txt", b"fine\nM\xfcnchen\nK\xf6ln \xe2\x82 \xef\xbf\xbd\n")
+    message = refused(DataError, "", read_corpus, path)
     said = "line 2 is not UTF-8: byte 0xfc at position 2 of the line (byte 7 of the text)"
-    assert f"{said}, the first of 3 such places" in str(raised.value)
+    assert f"{said}, the first of 3 such places" in message
     assert list(read_corpus(path, "replace")) == ["fine", "M\ufffdnchen", "K\ufffdln \ufffd \ufffd"]
     assert f"{said}. 3 such places were replaced by U+FFFD." in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_file_of_one_line_is_read_in_pieces(tmp_path: Path) -> None:
     word = "Straßenbahnhaltestelle "
-    path = write(tmp_path / "t.txt", word * (3 * LONGEST_TEXT // len(word)))
+    path = put(tmp_path / "t.txt", word * (3 * LONGEST_TEXT // len(word)))
     texts = list(read_corpus(path))
     assert all(len(text) <= LONGEST_TEXT for text in texts)
     assert set(" ".join(texts).split(" ")) == {word.strip()}
     assert sum(text.count(word.strip()) for text in texts) == 3 * LONGEST_TEXT // len(word)
     unspaced = "日本語、" * (LONGEST_TEXT // 8)
-    assert "".join(read_corpus(write(tmp_path / "t.txt", unspaced))) == unspaced
+    assert "".join(read_corpus(put(tmp_path / "t.txt", unspaced))) == unspaced
     with pytest.raises(DataError, match="without white space or punctuation"):
-        list(read_corpus(write(tmp_path / "t.txt", "x" * (LONGEST_TEXT + 2))))
+        list(read_corpus(put(tmp_path / "t.txt", "x" * (LONGEST_TEXT + 2))))
 
 
 def test_a_record_longer_than_any_is_refused(tmp_path: Path) -> None:
@@ -123,8 +110,7 @@ def test_a_record_longer_than_any_is_refused(tmp_path: Path) -> None:
         for _ in range(65):
             file.write(b"long text " * (2**20 // 10))
         file.write(b'"}\n')
-    with pytest.raises(DataError, match="line 1 is longer than 64 MiB"):
-        list(read_corpus(path))
+    refused(DataError, "line 1 is longer than 64 MiB", read_corpus, path)
 
 
 def test_a_column_of_a_dataset_is_a_corpus(tmp_path: Path) -> None:
@@ -137,37 +123,32 @@ def test_a_column_of_a_dataset_is_a_corpus(tmp_path: Path) -> None:
     for name in ("saved", "files"):
         spec = f"datasets:{tmp_path / name}:::abstract"
         assert list(read_corpus(spec)) == ["first", "third é"]
-        with pytest.raises(DataError, match=r"no column .text.\. There are id, abstract"):
-            list(read_corpus(f"datasets:{tmp_path / name}"))
+        refused(DataError, r"no column .text.\. There are id, abstract", read_corpus, f"datasets:{tmp_path / name}")
         with pytest.raises(DataError, match="row 1 has int instead of text in the column 'id'"):
             list(read_corpus(f"datasets:{tmp_path / name}:::id"))
     with pytest.raises(DataError, match="cannot be read with the datasets library"):
         list(read_corpus(f"datasets:{tmp_path / 'files'}::dev:abstract"))
-    with pytest.raises(DataError, match="there is no folder"):
-        list(read_corpus(f"datasets:{tmp_path / 'absent'}"))
-    with pytest.raises(DataError, match="write a dataset as"):
-        list(read_corpus("datasets:a:b:c:d:e"))
+    refused(DataError, "there is no folder", read_corpus, f"datasets:{tmp_path / 'absent'}")
+    refused(DataError, "write a dataset as", read_corpus, "datasets:a:b:c:d:e")
 
 
 def test_every_form_of_corpus_gives_its_texts(tmp_path: Path) -> None:
     documents: list[dict[str, str | None]] = [{"_id": "1", "title": "Seoul", "text": " A city. "}]
     documents += [{"_id": "2", "title": "", "text": "No title."}, {"_id": "3", "title": None, "text": "한국어"}]
     documents += [{"_id": "4", "text": " "}]
-    lines = "".join(json.dumps(document) + "\n" for document in documents)
     wanted = ["Seoul A city.", "No title.", "한국어"]
     for name in ("c.jsonl", "c.jsonl.gz", "beir/corpus.jsonl", "beir-gz/corpus.jsonl.gz", "miracl/docs-0.jsonl.gz"):
-        path = write(tmp_path / name, lines)
+        path = put(tmp_path / name, documents)
         assert list(read_corpus(path.parent if "/" in name else path)) == wanted
-    assert list(read_corpus(str(write(tmp_path / "c.txt", "one\n\n  two \n")))) == ["one", "two"]
+    assert list(read_corpus(str(put(tmp_path / "c.txt", "one\n\n  two \n")))) == ["one", "two"]
     assert list(read_corpora([tmp_path / "c.txt", tmp_path / "c.jsonl.gz"])) == ["one", "two", *wanted]
 
 
 @pytest.mark.parametrize("name", ["en ko.tsv", "en ko.tsv.gz"])
 def test_parallel_text_named_as_a_corpus_is_refused_with_a_command_that_makes_one(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, "dog\t개\ncat\t고양이\n")
-    with pytest.raises(DataError, match="has columns, but a corpus has one text per line") as refused:
-        list(read_corpus(path))
-    (command,) = re.findall(r"\(the second: (.*)\)", str(refused.value))
+    path = put(tmp_path / name, "dog\t개\ncat\t고양이\n")
+    said = refused(DataError, "has columns, but a corpus has one text per line", read_corpus, path)
+    (command,) = re.findall(r"\(the second: (.*)\)", said)
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
     assert list(read_corpus(tmp_path / "en ko.txt")) == ["개", "고양이"]
 
@@ -175,7 +156,7 @@ def test_parallel_text_named_as_a_corpus_is_refused_with_a_command_that_makes_on
 def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for number in range(12):
         document = {"docid": str(number), "title": "", "text": f"t{number}"}
-        write(tmp_path / f"docs-{number}.jsonl.gz", json.dumps(document))
+        put(tmp_path / f"docs-{number}.jsonl.gz", json.dumps(document))
     assert list(read_corpus(tmp_path)) == [f"t{number}" for number in range(12)]
 
 
@@ -193,15 +174,13 @@ def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_pa
     ],
 )
 def test_a_corpus_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: str, complaint: str) -> None:
-    path = write(tmp_path / name, content)
-    with pytest.raises(DataError, match=complaint):
-        list(read_corpus(path.parent if "/" in name else path))
-    with pytest.raises(DataError, match="no such file or folder"):
-        list(read_corpus(tmp_path / "absent"))
+    path = put(tmp_path / name, content)
+    refused(DataError, complaint, read_corpus, path.parent if "/" in name else path)
+    refused(DataError, "no such file or folder", read_corpus, tmp_path / "absent")
 
 
 def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.tsv", "dog\t 개\n\n the cat \t고양이\r\n")
+    path = put(tmp_path / "p.tsv", "dog\t 개\n\n the cat \t고양이\r\n")
     assert list(read_pairs(path)) == [("dog", "개"), ("the cat", "고양이")]
     for content, complaint in (
         ("dog\t개\ncat\n", "line 2 has 1 columns, not 2"),
@@ -210,13 +189,12 @@ def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
         ("\t개\n", "line 1 has an empty column"),
         ("\n", "holds no pairs"),
     ):
-        with pytest.raises(DataError, match=complaint):
-            list(read_pairs(write(tmp_path / "bad.tsv", content)))
+        refused(DataError, complaint, read_pairs, put(tmp_path / "bad.tsv", content))
 
 
 def test_all_bad_lines_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     def said(name: str, content: bytes) -> list[str]:
-        path = write(tmp_path / name, content)
+        path = put(tmp_path / name, content)
         texts = (target for _, target in read_pairs(path)) if name == "p.tsv" else read_corpus(path)
         assert next(texts) == "first"
         with pytest.raises(DataError) as error:
@@ -239,17 +217,16 @@ def test_all_bad_lines_of_a_file_are_told_at_once(tmp_path: Path) -> None:
 def test_the_digest_of_a_folder_follows_names_and_contents_only(tmp_path: Path) -> None:
     def folder(name: str, files: dict[str, str]) -> str:
         for file, content in files.items():
-            write(tmp_path / name / file, content)
+            put(tmp_path / name / file, content)
         return digest(tmp_path / name)
 
     first = folder("a", {"x": "1", "sub/y": "2"})
     os.utime(tmp_path / "a" / "x", (0, 0))
-    assert digest(write(tmp_path / "t.txt", "abc")) == hashlib.sha256(b"abc").hexdigest()
+    assert digest(put(tmp_path / "t.txt", "abc")) == hashlib.sha256(b"abc").hexdigest()
     assert digest(tmp_path / "a") == first == folder("b", {"sub/y": "2", "x": "1", ".cache/z": "3"})
     others = [folder("c", {"x": "2", "sub/y": "1"}), folder("d", {"x": "1", "y": "2"}), folder("e", {"x": "12"})]
     assert len({first, *others}) == 4
-    with pytest.raises(DataError, match="no such file or folder"):
-        digest(tmp_path / "absent")
+    refused(DataError, "no such file or folder", digest, tmp_path / "absent")
 
 
 @given(st.lists(st.integers(0, 3_000_000).map(lambda length: "x" * length), max_size=8), st.integers(1, 4))

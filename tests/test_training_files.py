@@ -1,28 +1,19 @@
 """Training data in one file: its layouts, what they have in common, and what is wrong with them."""
 
-import gzip
-import json
 import math
-from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import put, refused
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.training_files import load_training_data
 from vtkit.system.errors import DataError
-
-
-def put(path: Path, lines: Iterable[object]) -> Path:
-    path.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines), "utf-8")
-    return path
 
 
 def by_text(data: RetrievalSet) -> dict[str, dict[str, tuple[int, float | None]]]:
@@ -75,8 +66,7 @@ MARGIN = {"what is vt": {"a vocabulary": (1, 0.0), "a bird": (0, -11.5)}}
 def test_a_line_of_each_layout_by_eye(tmp_path: Path, name: str, line: object, wanted: object) -> None:
     assert by_text(load_training_data(put(tmp_path / name, [line]))) == wanted
     if isinstance(line, dict):
-        pq.write_table(pa.Table.from_pylist([line]), tmp_path / "x.parquet")
-        assert by_text(load_training_data(tmp_path / "x.parquet")) == wanted
+        assert by_text(load_training_data(put(tmp_path / "x.parquet", [line]))) == wanted
 
 
 LABELLED = [("what is vt", "a vocabulary", 1), ("what is vt", "a bird", 0), ("where", "a bird", 0), ("who", "he", 2)]
@@ -132,8 +122,7 @@ def test_mined_negatives_of_sentence_transformers_are_read_in_each_format(tmp_pa
             files.append(tmp_path / "mined.tsv")
         for file in files:
             if scored and form == "labeled-pair":
-                with pytest.raises(DataError, match=r"(line|row) 1( and \d+ more)?: has a score but no label"):
-                    load_training_data(file)
+                refused(DataError, r"(line|row) 1( and \d+ more)?: has a score but no label", load_training_data, file)
                 continue
             found = by_text(load_training_data(file))
             relevant = {(query, text) for query, of in found.items() for text, (grade, _) in of.items() if grade}
@@ -161,8 +150,8 @@ def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> N
 
 
 def test_a_damaged_parquet_file_is_said_to_be_damaged(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
-    (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
+    whole = put(tmp_path / "x.parquet", [{"query": "q", "positive": "p"}] * 5)
+    (tmp_path / "cut.parquet").write_bytes(whole.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet after row 0"):
         load_training_data(tmp_path / "cut.parquet")
 
@@ -190,8 +179,7 @@ def test_layouts_agree_and_what_is_relevant_once_is_relevant(
 
 def test_compressed_with_a_header_and_through_the_collections(tmp_path: Path) -> None:
     lines = "query\tpositive\tnegative\nq one\td one\td two\n\nq two\td two\td one\n"
-    (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(lines.encode()))
-    data = load_retrieval(tmp_path / "x.tsv.gz", "train")
+    data = load_retrieval(put(tmp_path / "x.tsv.gz", lines), "train")
     assert [query.text for query in data.queries] == ["q one", "q two"]
     assert by_text(data)["q one"] == {"d one": (1, None), "d two": (0, None)}
 
@@ -247,8 +235,7 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
     ],
 )
 def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[object], complaint: str) -> None:
-    with pytest.raises(DataError, match=complaint):
-        load_training_data(put(tmp_path / name, lines))
+    refused(DataError, complaint, load_training_data, put(tmp_path / name, lines))
 
 
 @pytest.mark.parametrize("first", ["score_pos\tscore_neg\tquery\tpositive\tnegative", "", "3\t1\ts\td\te"])

@@ -9,10 +9,11 @@ import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import refused
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.data.corpora import read_corpora
+from vtkit.data.document_files import read_corpora
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_static_queries
 from vtkit.pipeline.run import run
@@ -156,8 +157,7 @@ def test_a_piece_that_is_listed_twice_is_trimmed_to_the_one_that_texts_get(tmp_p
 
 
 def test_what_cannot_be_trimmed_is_refused_in_words() -> None:
-    with pytest.raises(DataError, match="no text in corpus"):
-        trim_vocabulary(TOKENIZERS["bytes"], [])
+    refused(DataError, "no text in corpus", trim_vocabulary, TOKENIZERS["bytes"], [])
     with pytest.raises(DataError, match="single characters of the corpus, which must stay"):
         trim_vocabulary(TOKENIZERS["bytes"], ["apple"], size=100)
 
@@ -204,8 +204,7 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
     assert "gate trimmed after vocabulary" in shown
     assert "tokens are kept" in (made / "report.md").read_text("utf-8")
     (tmp_path / "trimmed.toml").write_text(RECIPE[: RECIPE.index("[evaluate]")])
-    with pytest.raises(RecipeError, match=r"vocabulary\.corpus is missing"):
-        load_recipe(tmp_path / "trimmed.toml")
+    refused(RecipeError, r"vocabulary\.corpus is missing", load_recipe, tmp_path / "trimmed.toml")
 
 
 @pytest.mark.parametrize(

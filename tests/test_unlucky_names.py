@@ -3,7 +3,6 @@ twice, and whatever is not read is said."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import shutil
@@ -15,9 +14,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from support import put
 
-from vtkit.data.corpora import read_corpus
-from vtkit.data.document_files import read_document_file
+from vtkit.data.document_files import read_corpus, read_document_file
 from vtkit.system import console
 from vtkit.system.checksums import write_record
 from vtkit.system.errors import DataError
@@ -25,8 +24,7 @@ from vtkit.system.errors import DataError
 
 def lay(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        put(folder / name, content)
     return folder
 
 
@@ -185,7 +183,7 @@ class Folders(RuleBasedStateMachine):
             content = f"id\ttext\n{word}\tthe {word}\n".replace("\t", "," if ".csv" in name else "\t")
         elif name == "README.md":
             content = f"---\ntitle: odd: {word}\n---\n\n# About\n"
-        lay(self.root, {path: gzip.compress(content.encode()) if name.endswith(".gz") else content})
+        lay(self.root, {path: content})
         self.words[path] = word
         return path
 

@@ -29,7 +29,7 @@ from vtkit.api import search_run as search_run
 from vtkit.api import train_tokenizer as train_tokenizer
 from vtkit.api import transfer_encoder as transfer_encoder
 from vtkit.api import with_static_queries as with_static_queries
-from vtkit.data.corpora import read_corpus as read_corpus
+from vtkit.data.document_files import read_corpus as read_corpus
 from vtkit.data.documents import Document as Document
 from vtkit.deploy.result import Export as Export
 from vtkit.encoder.asymmetric import dimension_names as dimension_names

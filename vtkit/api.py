@@ -903,7 +903,7 @@ def corpus_gap(
 
 def _texts(corpus: Texts) -> Iterable[str]:
     if isinstance(corpus, str | Path):
-        from vtkit.data.corpora import read_corpus
+        from vtkit.data.document_files import read_corpus
 
         return read_corpus(corpus)
     from vtkit.data.text import as_texts

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from measuring import peak_mebibytes
 from tokenizers import models, trainers
 
-from vtkit.data.corpora import read_corpora, read_corpus
+from vtkit.data.document_files import read_corpora, read_corpus
 from vtkit.data.word_counts import count_chunks
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary

@@ -29,8 +29,9 @@ def analyse(
     relevant documents contain, activation by frequency, confusion of case, and the cost of merging case variants
     (docs/evaluation.md).
     """
-    from vtkit.data.collections import default_split, load_retrieval
+    from vtkit.data.collections import load_retrieval
     from vtkit.data.hub import located
+    from vtkit.data.sources import default_split
     from vtkit.encoder.model_folder import find_model
     from vtkit.pipeline.search import settings_of
 

@@ -14,8 +14,8 @@ from vtkit.commands.options import (
     argument,
     option,
 )
-from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.rows import Columns
+from vtkit.data.sources import DOCUMENT_FORMS
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 

@@ -29,7 +29,7 @@ def calibrate(
     """
 
     from vtkit.api import load_encoder, save_encoder, with_static_queries
-    from vtkit.data.corpora import read_corpora
+    from vtkit.data.document_files import read_corpora
     from vtkit.pipeline.steps.calibrate_head import calibrate_encoder
 
     with new_folder(out) if out is not None else nullcontext() as work:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vtkit.commands.options import IdOption, TextOption, TitleOption, WhereOption, argument, executed, option
-from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.rows import Columns
+from vtkit.data.sources import DOCUMENT_FORMS
 from vtkit.data.text import read_lines
 from vtkit.system import console
 from vtkit.system.errors import RecipeError

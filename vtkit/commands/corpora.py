@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from vtkit.commands.options import option
-from vtkit.data.corpora import CORPUS_FORMS, read_corpus
+from vtkit.data.document_files import read_corpus
+from vtkit.data.sources import CORPUS_FORMS
 from vtkit.data.text import Invalid
 from vtkit.system.errors import DataError
 

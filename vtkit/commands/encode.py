@@ -14,9 +14,9 @@ from vtkit.commands.options import (
     set_option,
     settings_of,
 )
-from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.data.rows import Columns
+from vtkit.data.sources import DOCUMENT_FORMS
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues

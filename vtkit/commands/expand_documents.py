@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from vtkit.commands.options import NewFolderOption, argument, executed, option, set_option
-from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
+from vtkit.data.sources import DOCUMENT_FORMS
 from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.system import console
 from vtkit.system.outputs import refuse_existing

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from vtkit.commands.options import NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
-from vtkit.data.document_files import QUERY_FORMS
+from vtkit.data.sources import QUERY_FORMS
 from vtkit.deploy.result import LEAST_COSINE
 from vtkit.deploy.target import TargetName
 from vtkit.system import console

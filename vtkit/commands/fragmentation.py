@@ -223,11 +223,11 @@ def _as_json(result: Fragmentation) -> dict[str, Any]:
 
 def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str] | None:
     """The texts of the given queries, else of the queries of a collection."""
-    from vtkit.data.collections import folder_fault, is_collection
     from vtkit.data.document_files import read_queries_as_documents
+    from vtkit.data.sources import fault_of, is_collection
 
     name = corpus if queries is None else queries
-    if not is_collection(name) or (Path(name).is_dir() and folder_fault(name, "queries")):
+    if not is_collection(name) or (Path(name).is_dir() and fault_of(name, "queries")):
         return None if queries is None else texts_of(queries, invalid)
     return (query.text for query in read_queries_as_documents(name))
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vtkit.commands.options import SearchedArgument, WhereOption, argument, option
-from vtkit.data.document_files import QUERY_FORMS, is_blank, read_query_file, standard_input
+from vtkit.data.document_files import is_blank, read_query_file, standard_input
+from vtkit.data.sources import QUERY_FORMS
 from vtkit.search.results import NO_WORD, readable
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError

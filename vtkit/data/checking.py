@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from vtkit.data.collections import load_retrieval
-from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_corpus
 from vtkit.data.overlap import own_documents_doubt
 from vtkit.data.parallel import alignment_of, languages_of, read_pairs
 from vtkit.data.rankings import read_rankings, with_scores

@@ -142,17 +142,15 @@ class StoredDocuments(ByNumber[Document]):
 
     def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
         """The number of the document with each of the ids ``names``, -1 if there is none."""
-        numbers = np.full(len(names), -1, np.int32)
         hashes, order = self._sorted_hashes
         wanted = np.frombuffer(b"".join(map(text_hash, names)), np.uint64)
-        for row, (name, start) in enumerate(zip(names, np.searchsorted(hashes, wanted).tolist(), strict=True)):
-            for place in range(start, len(hashes)):
-                if hashes[place] != wanted[row]:
-                    break
-                if self.id_of(order[place]) == name:
-                    numbers[row] = order[place]
-                    break
-        return numbers
+        ranges = zip(*(np.searchsorted(hashes, wanted, side).tolist() for side in ("left", "right")), strict=True)
+        alike = (order[start:stop].tolist() for start, stop in ranges)
+        numbers = [
+            next((number for number in each if self.id_of(number) == name), -1)
+            for name, each in zip(names, alike, strict=True)
+        ]
+        return np.array(numbers, np.int32)
 
     def repeated(self) -> Iterator[tuple[int, int]]:
         """The numbers of each document whose id occurred before, and of the first with that id."""

@@ -1,7 +1,7 @@
 """Collections of the package ir_datasets, by id: written once as files into vtkit's cache, and read from there."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,19 @@ _SPLITS = ("train", "dev", "validation", "test")
 
 
 def collection_called(name: str) -> PublicCollection | None:
-    """The record of ``ir_datasets:ID``, which has one split; None for other names."""
+    """The record of ``ir_datasets:ID``; None for other names. Its judgements are called by the last of train, dev,
+    validation and test in the id, else test."""
     if not name.startswith(PREFIX):
         return None
-    identity = name.removeprefix(PREFIX)
-    own_documents = not OWN_DOCUMENTS.isdisjoint(identity.split("/"))
-    return PublicCollection(name, "ir_datasets", [split_of(identity)], [], own_documents=own_documents)
-
-
-def split_of(identity: str) -> str:
-    """The name that vtkit gives an id's judgements: the last of train, dev, validation and test in it, else test."""
-    return next((part for part in reversed(identity.split("/")) if part in _SPLITS), "test")
+    parts = name.removeprefix(PREFIX).split("/")
+    split = next((part for part in reversed(parts) if part in _SPLITS), "test")
+    return PublicCollection(name, "ir_datasets", [split], [], own_documents=not OWN_DOCUMENTS.isdisjoint(parts))
 
 
 def fault(name: str) -> str | None:
     """The reason why ``ir_datasets:ID`` cannot be read, without loading it; None if there is none, or for other
     names."""
-    if not name.startswith(PREFIX) or _kept_in(name.removeprefix(PREFIX)).is_dir():
+    if not name.startswith(PREFIX) or _kept_in(name).is_dir():
         return None
     if not hub.downloads_allowed():
         return f"{name} is not in vtkit's cache. Run again with --download, which lets ir_datasets download it."
@@ -44,45 +40,41 @@ def fault(name: str) -> str | None:
     return None
 
 
-def folder_of(identity: str) -> Path:
+def folder_of(public: PublicCollection) -> Path:
     """The folder with the documents, the queries and the judgements of an id; it may lack some of them."""
-    if why := fault(PREFIX + identity):
+    if why := fault(public.name):
         raise DataError(why)
-    kept = _kept_in(identity)
+    kept = _kept_in(public.name)
     if not kept.is_dir():
         with new_folder(kept) as written:
-            _write(identity, written)
+            _write(public, written)
     return kept
 
 
-def _kept_in(identity: str) -> Path:
-    return user_cache("ir_datasets") / identity.replace("/", "--")
+def _kept_in(name: str) -> Path:
+    return user_cache("ir_datasets") / name.removeprefix(PREFIX).replace("/", "--")
 
 
-def _write(identity: str, folder: Path) -> None:
+def _write(public: PublicCollection, folder: Path) -> None:
     import ir_datasets
 
     try:
-        dataset = ir_datasets.load(identity)
+        dataset = ir_datasets.load(public.name.removeprefix(PREFIX))
     except KeyError as error:
-        raise DataError(
-            f"{PREFIX}{identity}: ir_datasets has no such id. https://ir-datasets.com lists all ids."
-        ) from error
+        raise DataError(f"{public.name}: ir_datasets has no such id. https://ir-datasets.com lists all ids.") from error
+    (folder / "qrels").mkdir()
     try:
-        if dataset.has_docs():
-            _write_rows(folder / "corpus.jsonl", map(_document, dataset.docs_iter()), "documents")
-        if dataset.has_queries():
-            rows = ({"_id": query.query_id, "text": _text(query)} for query in dataset.queries_iter())
-            _write_rows(folder / "queries.jsonl", rows, "queries")
-        if dataset.has_qrels():
-            rows = (
-                {"query-id": judged.query_id, "corpus-id": judged.doc_id, "score": max(judged.relevance, -1)}
-                for judged in dataset.qrels_iter()
-            )
-            (folder / "qrels").mkdir()
-            _write_rows(folder / "qrels" / f"{split_of(identity)}.jsonl", rows, "judgements")
+        for kind, what, place, row in (
+            ("docs", "documents", "corpus", _document),
+            ("queries", "queries", "queries", _query),
+            ("qrels", "judgements", f"qrels/{public.splits[0]}", _judgement),
+        ):
+            if getattr(dataset, f"has_{kind}")():
+                with (folder / f"{place}.jsonl").open("w", encoding="utf-8") as file:
+                    for each in console.tracked(getattr(dataset, f"{kind}_iter")(), f"{what} of ir_datasets"):
+                        file.write(json.dumps(row(each), ensure_ascii=False) + "\n")
     except Exception as error:  # ir_datasets and its libraries have no common base of errors
-        raise DataError(f"{PREFIX}{identity} cannot be downloaded ({type(error).__name__}: {error}).") from error
+        raise DataError(f"{public.name} cannot be downloaded ({type(error).__name__}: {error}).") from error
 
 
 def _document(document: Any) -> Mapping[str, str]:
@@ -91,14 +83,16 @@ def _document(document: Any) -> Mapping[str, str]:
     return {"_id": document.doc_id, "text": _text(document)}
 
 
+def _query(query: Any) -> Mapping[str, str]:
+    return {"_id": query.query_id, "text": _text(query)}
+
+
+def _judgement(judged: Any) -> Mapping[str, str | int]:
+    return {"query-id": judged.query_id, "corpus-id": judged.doc_id, "score": max(judged.relevance, -1)}
+
+
 def _text(thing: Any) -> str:
     """The default text of a document or a query, else all its fields except the id."""
     if hasattr(thing, "default_text"):
         return str(thing.default_text())
     return " ".join(value for value in thing[1:] if isinstance(value, str))
-
-
-def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], what: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in console.tracked(rows, f"{what} of ir_datasets"):
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -1,18 +1,26 @@
-"""Judgements or scores by query, too many for dictionaries: a mapping over a few arrays."""
+"""Judgements and scores by query, too many for dictionaries: a mapping over a few arrays; and files of judgements."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from vtkit.data import text as texts
+from vtkit.data.problems import Problems, numbers
+from vtkit.data.rows import GRADES, JUDGED_DOCUMENTS, JUDGED_QUERIES, check_id, identifier, read_rows, value_of
+
 V = TypeVar("V", int, float)
 
+MOST_GRADE = 100_000  # of a judgement; with 10⁷, trec_eval's counters take 80 MB and a second a query
+
 _AT_ONCE = 2**20
+_LINES = 2**40  # more lines than a file has, so that one number can hold a file's position in a list and a line number
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,3 +114,65 @@ def _encoded(parts: list[Any]) -> tuple[Any, npt.NDArray[np.int32]]:
     if not whole.num_chunks:
         return pyarrow.array([], pyarrow.string()), np.empty(0, np.int32)
     return whole.chunk(0).dictionary, np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])
+
+
+def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, Mapping[str, int]]:
+    """Judgements: rows (:mod:`vtkit.data.rows`) with a query, a document and a grade; in tsv files three columns
+    (query, document, grade) or TREC's four (query, iteration, document, grade), with or without a header."""
+    paths, gathering = list(paths), Gathering(int)
+    for place, path in enumerate(paths):
+        rows = _judgement_columns(path) if ".tsv" in path.name else _judgement_rows(path)
+        for number, (query, document, value) in problems.sound(path, rows):
+            if isinstance(grade := _grade(value), str):
+                problems.add(path, f"line {number}: {grade}")
+            else:
+                gathering.add(query, document, grade, place * _LINES + number)
+    judgements, contradictions = gathering.finish()
+    for line, query, document, before in contradictions:
+        place, number = divmod(line, _LINES)
+        problems.add(paths[place], f"line {number}: {query!r} and {document!r} were judged {before} before")
+    return judgements
+
+
+_Judgement = tuple[str, str, str | float]  # query, document and grade
+
+
+def _judgement_columns(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
+    for number, line in enumerate(texts.read_lines(path), 1):
+        if not line.strip():
+            continue
+        columns = line.split("\t") if "\t" in line else line.split()
+        if len(columns) not in (3, 4):
+            yield number, f"has {len(columns)} columns, not query id, document id and grade"
+            continue
+        query, document, grade = (column.strip() for column in (columns[0], columns[-2], columns[-1]))
+        if number > 1 or grade.lstrip("+-")[:1].isdigit():  # else it is a header
+            yield number, (query, document, grade)
+
+
+def _judgement_rows(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
+    for number, row in read_rows(path, known_only=True):
+        if isinstance(row, str):
+            yield number, row
+            continue
+        query, document = (identifier(value_of(row, names)) for names in (JUDGED_QUERIES, JUDGED_DOCUMENTS))
+        grade = value_of(row, GRADES)
+        if query is None or document is None or not isinstance(grade, int | float | str):
+            yield number, "needs query-id, corpus-id and score"
+        elif complaint := check_id(query) or check_id(document):
+            yield number, complaint
+        else:
+            yield number, (query, document, grade)
+
+
+def _grade(value: str | float) -> int | str:
+    """The grade, or what is wrong with it. −1, which TREC writes for documents that were pooled and not judged, is not
+    relevant to any measure; a smaller grade ends the process in trec_eval's code, which also keeps a counter for every
+    grade up to the largest."""
+    try:
+        (number,) = numbers([value])
+    except ValueError:
+        number = 0.5
+    if not number.is_integer() or (isinstance(value, str) and "e" in value.lower()):
+        return f"the grade {value!r} is not a whole number"
+    return int(number) if -1 <= number <= MOST_GRADE else f"the grade {value!r} is not between -1 and {MOST_GRADE:,}"

@@ -9,8 +9,9 @@ from pathlib import Path
 import regex
 
 from vtkit.data import hub
-from vtkit.data.collections import hub_repositories, is_public, queries_of
+from vtkit.data.collections import queries_of
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sources import hub_repositories, is_public
 from vtkit.settings.named import is_local, local_path
 from vtkit.system import console
 from vtkit.system.errors import DataError

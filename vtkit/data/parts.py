@@ -3,8 +3,7 @@ README names them, else by the names of files and folders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -67,16 +66,25 @@ def find_parts(folders: Mapping[Path, Sequence[Part]], *, heads: bool = True) ->
     Returns:
         Configuration -> its parts; "" is a configuration without a name.
     """
-    parts_by_name: dict[str, Parts[Path]] = {}
+    by_config: dict[str, Parts[Path]] = {}
     for folder, wanted in folders.items():
-        said = [*_said_by_head(folder)] if heads else []
-        for part, config, split, path in said or _named(folder, list(wanted) == ["qrels"], warns=heads):
+        declared = [
+            (part, config, split, path)
+            for config, parts in (head_patterns(folder / "README.md") if heads else {}).items()
+            for part, splits in parts.items()
+            for split, patterns in splits.items()
+            for path in {*chain(*map(folder.glob, patterns))}
+            if path.is_file() and ending_of(path)
+        ]
+        for part, config, split, path in declared or _named(folder, list(wanted) == ["qrels"]):
             if part in wanted:
-                parts_by_name.setdefault(config, {}).setdefault(part, {}).setdefault(split, []).append(path)
-    shared = parts_by_name.get("", {})
-    if any(parts_by_name) and not {"corpus", "queries"} <= shared.keys():
-        parts_by_name.pop("", None)
-    return {config: shared | parts for config, parts in parts_by_name.items()}
+                by_config.setdefault(config, {}).setdefault(part, {}).setdefault(split, []).append(path)
+    for splits in chain(*map(dict.values, by_config.values())) if heads else ():
+        splits.update({split: _one_of_each(files) for split, files in splits.items()})
+    shared = by_config.get("", {})
+    if any(by_config) and not {"corpus", "queries"} <= shared.keys():
+        by_config.pop("", None)
+    return {config: shared | parts for config, parts in by_config.items()}
 
 
 def head_patterns(readme: Path) -> dict[str, Parts[str]]:
@@ -133,34 +141,26 @@ def _splits(entry: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield str(file["split"]), patterns
 
 
-_File = tuple[Part, str, str, Path]  # part, configuration, split and path
-
-
-def _said_by_head(folder: Path) -> Iterator[_File]:
-    for config, parts in head_patterns(folder / "README.md").items():
-        for part, split, patterns in ((part, *entry) for part, splits in parts.items() for entry in splits.items()):
-            files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
-            yield from ((part, config, split, path) for path, *_ in _by_ending(files))
-
-
-def _named(folder: Path, only_qrels: bool, *, warns: bool) -> Iterator[_File]:
-    for path, *others in _by_ending(list_files(folder)[1]):
-        name = path.relative_to(folder).as_posix()
-        stem = name.removesuffix(ending_of(path) or "")
+def _named(folder: Path, only_qrels: bool) -> Iterator[tuple[Part, str, str, Path]]:
+    """Part, configuration, split and path of each table whose name says them."""
+    for path in list_files(folder)[1]:
+        stem = path.relative_to(folder).as_posix().removesuffix(ending_of(path) or "")
         stem = f"qrels/{stem}" if only_qrels and "/" not in stem else stem
         matches = ((part, match) for part, form in _FORMS if (match := re.fullmatch(form, stem)))
         for part, match in islice(matches, 1):
-            if others and warns:
-                names = " and ".join(other.name for other in others)
-                said = f"{path} is read; {names} beside it is ignored. Remove the outdated file."
-                console.once(console.warn, said)
             groups = match.groupdict()
-            for file in [path] if warns else [path, *others]:
-                yield part, groups.get("config") or "", groups.get("split") or "", file
+            yield part, groups.get("config") or "", groups.get("split") or "", path
 
 
-def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
-    """Groups of files that differ only in their ending, in the order of the endings: the first is read."""
-    stems = [(str(path)[: -len(ending)], ENDINGS.index(ending), path) for path in files if (ending := ending_of(path))]
-    stems.sort(key=lambda each: (len(each[0]), *each))
-    return [[path for *_, path in group] for _, group in groupby(stems, key=itemgetter(0))]
+def _one_of_each(files: Iterable[Path]) -> list[Path]:
+    """The ``files`` in the order of their names; if several differ only in their endings, the first ending counts, and
+    the others are said to be ignored."""
+    stems: dict[str, list[Path]] = {}
+    for ending in ENDINGS:
+        for path in (path for path in files if ending_of(path) == ending):
+            stems.setdefault(str(path)[: -len(ending)], []).append(path)
+    for path, *others in stems.values():
+        if others:
+            names = " and ".join(other.name for other in others)
+            console.once(console.warn, f"{path} is read; {names} beside it is ignored. Remove the outdated file.")
+    return [stems[stem][0] for stem in sorted(stems, key=lambda stem: (len(stem), stem))]

@@ -6,7 +6,7 @@ Columns have several names on the hub and in people's files; the known ones are 
 
 import csv
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,10 @@ ROWS_AT_ONCE = 1000  # rows that are held as Python objects at a time
 _SEPARATORS = ",;\t|"
 _HEAD = 2**16  # characters of a table that decide whether its cells are quoted
 
-_KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, *TITLES}
+_KNOWN = (*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, *TITLES)
+_SOUND_ID = re.compile(r"[!-~]+")  # matches most ids; others are checked character by character
+
+Rows = Iterator[tuple[int, dict[str, Any] | str]]  # line and values by column, or a complaint
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,22 @@ class Columns:
     def found_in(self, names: Sequence[str], ids: Sequence[str], texts: Sequence[str]) -> "Columns":
         """These columns in a table with columns ``names``; None for those that it lacks. Upper case and marks between
         words do not count: ``Doc ID`` is ``doc_id``."""
-        plain = {re.sub(r"[\W_]+", "", name.casefold()): name for name in reversed(names)}
+        plain = {_plain(name): name for name in reversed(names)}
 
         def column(asked: str | None, known: Sequence[str]) -> str | None:
             if asked is not None:
                 return asked if asked in names or (asked, known) == (NUMBERED, ids) else None
-            called = (name if name in names else plain.get(re.sub(r"[\W_]+", "", name)) for name in known)
+            called = (name if name in names else plain.get(_plain(name)) for name in known)
             return next(filter(None, called), None)
 
         return Columns(column(self.id, ids), column(self.title, TITLES), column(self.text, texts))
 
 
 RECOGNISED = Columns()
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def ending_of(path: Path) -> str | None:
@@ -85,21 +92,41 @@ def value_of(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((row[name] for name in names if name in row), None)
 
 
+def check_id(identity: str) -> str | None:
+    """The problem of an id, if any; columns of run files are separated by white space."""
+    if _SOUND_ID.fullmatch(identity):
+        return None
+    if not identity:
+        return "the id is empty"
+    if any(character.isspace() for character in identity):
+        return f"the id {identity!r} contains white space, which TREC run files cannot hold: write %20 for a space"
+    if any(character < " " or character == "\x7f" for character in identity):
+        return f"the id {identity!r} contains control characters"
+    return None
+
+
+def identifier(value: Any) -> str | None:
+    """An id as text, which may also be a whole number; None if it is neither."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
 def read_rows(
     path: Path,
     invalid: texts.Invalid = "strict",
     *,
-    among: Container[str] | None = _KNOWN,
     columns: Columns = RECOGNISED,
-) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    known_only: bool = False,
+) -> Rows:
     """Line (or row of a parquet file, from 1) and values by column; for a damaged line, a description of the problem.
 
     A csv file has a header. A tsv file has one if that names a known column or one of ``columns``; else its rows have
-    an id and a text. Of parquet files, columns ``among`` these names are read (None: all).
+    an id and a text. With ``known_only``, other columns of parquet files are not read.
     """
     match form_of(path) if ending_of(path) else "":
         case ".parquet":
-            yield from read_parquet(path, among)
+            yield from read_parquet(path, known_only=known_only)
         case ".csv" | ".tsv" as form:
             yield from _table_rows(path, form, invalid, columns)
         case ".jsonl" | ".json":
@@ -108,15 +135,17 @@ def read_rows(
             raise DataError(f"{path}: has an unknown format. Rows are read from {', '.join(ENDINGS)} files.")
 
 
-def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number (from 1) and values by column of each row; only columns ``among`` these names, if given."""
+def read_parquet(path: Path, *, known_only: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number (from 1) and values by column of each row; with ``known_only``, of columns that have a known
+    name, if there are any."""
     import pyarrow
     import pyarrow.parquet
 
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            columns = None if among is None else [name for name in file.schema_arrow.names if name in among]
+            known = {_plain(name) for name in _KNOWN} if known_only else set()
+            columns = [name for name in file.schema_arrow.names if _plain(name) in known] or None
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
                 values = [[_value(scalar) for scalar in column] for column in batch.columns]
                 for row in zip(*values, strict=True):
@@ -138,9 +167,7 @@ def _value(scalar: Any) -> Any:
         return str(scalar.cast("string")).replace(" ", "T")
 
 
-def _table_rows(
-    path: Path, form: str, invalid: texts.Invalid, columns: Columns
-) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _table_rows(path: Path, form: str, invalid: texts.Invalid, columns: Columns) -> Rows:
     """Rows of a csv file, or of a tsv file, whose cells are quoted if its beginning can be read so. The separator of a
     csv file stands in a line such as ``sep=;``, or it is the one that gives most rows the width of the header."""
     csv.field_size_limit(texts.LONGEST_LINE)

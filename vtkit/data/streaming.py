@@ -1,7 +1,7 @@
 """Text columns of a dataset, streamed row by row through the ``datasets`` library: from the Hugging Face hub, or from a
 folder of parquet, json, csv, text or arrow files."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,52 +16,44 @@ PAIRS_FORM = "datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT, two columns at its end 
 
 def read_column(spec: str) -> Iterator[str]:
     """The texts of one column (``datasets:NAME:CONFIG:SPLIT:COLUMN``), in the order of the dataset; rows without text
-    are left out. ``NAME`` is a folder (made by ``save_to_disk``, or with files for ``load_dataset``) or a hub id, which
-    is read from the cache or, if downloads are allowed, from the hub."""
-    name, config, split, column, *_ = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
-    if not spec.startswith(PREFIX) or not name or spec.count(":") > 4:
+    are left out."""
+    _, name, _, _, column, *_ = [*spec.split(":"), "", "", "", ""]
+    if not name or spec.count(":") > 4:
         raise DataError(f"{spec}: write a dataset as {FORM}.")
     column = column or "text"
-    yield from (row[column] for row in _texts(spec, FORM, name, config, split, [column]) if row[column])
+    yield from filter(None, (row[column] for _, row in read_dataset(spec, FORM, [column])))
 
 
 def read_column_pairs(spec: str) -> Iterator[dict[str, Any]]:
-    """Queries and their documents, two columns of a dataset (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, as in
-    :func:`read_column`), as rows with ``query`` and ``positive``, and with its columns of labels or scores."""
-    name, config, split, *columns = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
-    if not spec.startswith(PREFIX) or spec.count(":") != 5 or not (name and columns[0] and columns[1]):
+    """Queries and their documents, two columns of a dataset (``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``), as rows
+    with ``query`` and ``positive``, and with its columns of labels or scores."""
+    _, name, _, _, *columns = [*spec.split(":"), "", "", "", ""]
+    if spec.count(":") != 5 or not (name and all(columns[:2])):
         raise DataError(f"{spec}: write pairs of a dataset as {PAIRS_FORM}.")
-    for row in _texts(spec, PAIRS_FORM, name, config, split, columns[:2]):
+    for _, row in read_dataset(spec, PAIRS_FORM, columns[:2]):
         labels: dict[str, Any] = {label: row[label] for label in ("labels", "label", "scores", "score") if label in row}
         yield {"query": row[columns[0]], "positive": row[columns[1]], **labels}
 
 
-def read_dataset(spec: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number (from 1) and values by column of each row of ``datasets:NAME:CONFIG:SPLIT``."""
-    name, config, split, *_ = [*spec.removeprefix(PREFIX).split(":"), "", ""]
-    yield from enumerate(_named_rows(spec, DOCUMENTS_FORM, name, config, split), 1)
+def read_dataset(
+    spec: str, form: str = DOCUMENTS_FORM, columns: Sequence[str] = ()
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number (from 1) and values by column of each row of ``datasets:NAME:CONFIG:SPLIT``.
 
-
-def _texts(spec: str, form: str, name: str, config: str, split: str, columns: list[str]) -> Iterator[dict[str, Any]]:
-    """The rows, whose ``columns`` are texts; "" for missing ones."""
-    for number, row in enumerate(_named_rows(spec, form, name, config, split), 1):
-        for column in columns:
-            if column not in row:
-                raise DataError(
-                    f"{spec}: there is no column {column!r}. There are {', '.join(row)}. A dataset is {form}."
-                )
-            if not isinstance(row[column], str | None):
-                kind = type(row[column]).__name__
-                raise DataError(
-                    f"{spec}: row {number} has {kind} instead of text in the column {column!r}. A dataset is {form}."
-                )
-        yield row | {column: row[column] or "" for column in columns}
-
-
-def _named_rows(spec: str, form: str, name: str, config: str, split: str) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset; errors name it as ``spec``."""
+    ``NAME`` is a folder (made by ``save_to_disk``, or with files for ``load_dataset``) or a hub id, which is read from
+    the cache or, if downloads are allowed, from the hub. The ``columns`` must be texts, "" if they are missing;
+    messages end with the ``form`` of the name.
+    """
+    _, name, config, split, *_ = [*spec.split(":"), "", ""]
     try:
-        yield from _rows(name, config or None, split or "train")
+        for number, row in enumerate(_rows(name, config or None, split or "train"), 1):
+            for column in columns:
+                if column not in row:
+                    raise DataError(f"there is no column {column!r}. There are {', '.join(row)}.")
+                if not isinstance(row[column], str | None):
+                    kind = type(row[column]).__name__
+                    raise DataError(f"row {number} has {kind} instead of text in the column {column!r}.")
+            yield number, row | {column: row[column] or "" for column in columns}
     except DataError as error:
         raise DataError(f"{spec}: {error} A dataset is {form}.") from error
     except Exception as error:  # the readers of all formats have their own errors

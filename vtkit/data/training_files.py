@@ -106,7 +106,7 @@ def _rows(name: str) -> Iterable[tuple[int, Any]]:
         case ".tsv":
             return _tsv_rows(Path(name))
         case ".jsonl" | ".parquet":
-            return read_rows(Path(name), among=None)
+            return read_rows(Path(name))
         case _:
             raise DataError(f"{name}: has an unknown format. Training data are {FORMS}.")
 

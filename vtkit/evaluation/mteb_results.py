@@ -14,8 +14,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.collections import is_public
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sources import is_public
 from vtkit.data.trec import Run
 from vtkit.search.measures.effectiveness import evaluate
 

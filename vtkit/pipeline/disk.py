@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vtkit.data import hub
-from vtkit.data.collections import files_of
 from vtkit.data.documents import LARGE
+from vtkit.data.sources import source_of
 from vtkit.pipeline.plan import Step
 from vtkit.pipeline.store import Store, read_manifest
 from vtkit.recipe.load import load_recipe, required_things
@@ -170,7 +170,7 @@ def collection_size(name: str) -> tuple[int, int] | None:
     if not is_local(name):
         return None
     try:
-        sizes = [_lines(path) for path in files_of(name, "corpus")]
+        sizes = [_lines(path) for path in source_of(name, "corpus").files()]
     except DataError:
         return None
     return sum(lines for lines, _ in sizes), sum(written for _, written in sizes)

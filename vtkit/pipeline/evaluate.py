@@ -15,10 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from vtkit.data.collections import default_split, load_retrieval, splits_of
+from vtkit.data.collections import load_retrieval
 from vtkit.data.hub import located
 from vtkit.data.overlap import own_documents_doubt
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sources import default_split, splits_of
 from vtkit.data.text import digest
 from vtkit.data.trec import read_trec
 from vtkit.evaluation.collection import Collection

@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vtkit.data import checking, collections, hub, irds
-from vtkit.data.corpora import form_fault, read_corpora
-from vtkit.data.document_files import chosen_files
+from vtkit.data import checking, hub, irds, sources
+from vtkit.data.document_files import read_corpora
 from vtkit.data.overlap import WHOLE, query_key, query_keys
 from vtkit.data.rows import ending_of, form_of
 from vtkit.data.training_files import FORMS, is_training_data
@@ -113,7 +112,7 @@ def _missing(thing: Named, settings: Recipe | Specification) -> Iterator[_Missin
     """Why ``thing`` is not available, if it is not."""
     missing = partial(_Missing, thing.setting)
     if thing.setting == "evaluate.sets" and thing.value.startswith("datasets:"):
-        yield missing(f"{thing.value} is training data, not a collection with judgements. {collections.FORMS}")
+        yield missing(f"{thing.value} is training data, not a collection with judgements. {sources.COLLECTION_FORMS}")
         return
     splits = _split_faults(thing, settings) if isinstance(settings, Recipe) else ()
     local = local_path(thing.value)
@@ -152,7 +151,7 @@ def _split_faults(thing: Named, recipe: Recipe) -> Iterator[str]:
     section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
     if section is None or thing.what != "retrieval" or is_training_data(thing.value):
         return
-    split, there = section.split or collections.default_split(thing.value), collections.splits_of(thing.value)
+    split, there = section.split or sources.default_split(thing.value), sources.splits_of(thing.value)
     if split not in there:
         listed, table = " and ".join(map(toml_value, there)), thing.setting.partition(".")[0]
         others = f": it has {listed}. Set {table}.split" if there else ", or any others"
@@ -168,12 +167,12 @@ def _validation_faults(recipe: Recipe) -> Iterator[_Missing]:
     place, trains = os.path.realpath(section.data), is_training_data(section.data)
     sets = recipe.evaluate.sets if recipe.evaluate is not None else ()
     same = [name for name in sets if name == section.data or os.path.realpath(name) == place]
-    judged = [(recipe.evaluate and recipe.evaluate.split) or collections.default_split(name) for name in same]
+    judged = [(recipe.evaluate and recipe.evaluate.split) or sources.default_split(name) for name in same]
     evaluated = f'{section.data} is evaluated on "{{}}" ([evaluate]), so it must not {{}}'.format
     if section.split in judged and not trains:
         why = evaluated(section.split, "be trained on. Set finetune.split to other judgements.")
         yield _Missing("finetune.split", why)
-    split, there = section.validation and section.validation.split, collections.splits_of(section.data)
+    split, there = section.validation and section.validation.split, sources.splits_of(section.data)
     setting, instead = "finetune.validation.queries", "Set it to a share, such as 0.1, of the training queries."
     if split and trains:
         yield _Missing(setting, f"{section.data} is training data, which has no splits. {instead}")
@@ -211,7 +210,7 @@ def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind, str | Non
         return [(thing.value, "model", None)]
     return [
         (each.id, "dataset", each.revision)
-        for each in collections.hub_repositories(thing.value)
+        for each in sources.hub_repositories(thing.value)
         if thing.what == "retrieval" or "corpus" in each.parts
     ]
 
@@ -241,10 +240,9 @@ def _local_fault(thing: Named, path: Path) -> str | None:
         case "model" if not any((path / name).exists() for name in _MODEL_FILES):
             return f"{path} holds no model: it has neither {' nor '.join(_MODEL_FILES)}."
         case "corpus":
-            fault = form_fault(path) if path.is_file() else collections.folder_fault(thing.value, "corpus")
-            return None if path.is_dir() and chosen_files(path) else fault
+            return sources.fault_of(thing.value, corpus=True)
         case "retrieval":
-            return collections.folder_fault(thing.value, "corpus", "queries")
+            return sources.fault_of(thing.value, "corpus", "queries")
         case _:
             return None
 
@@ -320,7 +318,7 @@ def _readings(recipe: Recipe, recipes: tuple[str, ...]) -> Iterator[_Reading]:
                 yield _Reading(thing.setting, f"model {value}", (), partial(check_model, Path(value), value))
             case "retrieval" if local or not hub.downloads_allowed():
                 section = tuning if thing.setting == "finetune.data" else recipe.evaluate
-                split = (section.split if section is not None else None) or collections.default_split(value)
+                split = (section.split if section is not None else None) or sources.default_split(value)
                 splits, own = [split], ""
                 if thing.setting == "finetune.data":
                     validation = tuning.validation if tuning is not None else None
@@ -329,7 +327,7 @@ def _readings(recipe: Recipe, recipes: tuple[str, ...]) -> Iterator[_Reading]:
                     skips = recipe.evaluate is not None and recipe.evaluate.ignore_identical_ids
                     own = "" if skips else "evaluate.ignore_identical_ids"
                     if tuning is None or tuning.data != value:  # these choose the weight of the sum with BM25
-                        splits += ["train"] if split != "train" and "train" in collections.splits_of(value) else []
+                        splits += ["train"] if split != "train" and "train" in sources.splits_of(value) else []
                 yield reading(f"retrieval {own} {split}", checking.check_collection, split, own)
                 for judged in splits[1:]:
                     yield reading(f"retrieval {judged}", checking.check_collection, judged)
@@ -358,7 +356,7 @@ def _overlaps(recipe: Recipe) -> Iterator[tuple[str, str]]:
     yields the setting and the problem if most of them are."""
     learning = list(_trained_queries(recipe))
     for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
-        split = (recipe.evaluate and recipe.evaluate.split) or collections.default_split(name)
+        split = (recipe.evaluate and recipe.evaluate.split) or sources.default_split(name)
         evaluated = query_keys(name, split)
         for setting, learned, keys in [*learning, *_choosing_queries(recipe, name, split)]:
             if not evaluated or not keys:
@@ -395,7 +393,7 @@ def _trained_queries(recipe: Recipe) -> Iterator[_Queries]:
 
 def _choosing_queries(recipe: Recipe, name: str, split: str) -> Iterator[_Queries]:
     for other in ("train", "dev"):
-        if other != split and other in collections.splits_of(name):
+        if other != split and other in sources.splits_of(name):
             learned = f"{other} queries, which may choose the weight without these"
             yield "evaluate.sets", learned, query_keys(name, other)
     if recipe.index.query_log:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from vtkit.data.collections import is_public
+from vtkit.data.sources import is_public
 from vtkit.recipe.problems import Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_several, takes_text
 from vtkit.settings.named import Named, find_mark, named_things

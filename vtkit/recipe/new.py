@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vtkit.data.collections import default_split
 from vtkit.data.hub import fetch, located
+from vtkit.data.sources import default_split
 from vtkit.recipe.load import resolve_name
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value, wrapped

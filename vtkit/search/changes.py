@@ -21,7 +21,8 @@ import scipy.sparse as sp
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.problems import Problems
-from vtkit.data.retrieval import Document, check_id
+from vtkit.data.retrieval import Document
+from vtkit.data.rows import check_id
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.documents import Blocks, Dimensions
 from vtkit.search.analysers import Analyser, analyser

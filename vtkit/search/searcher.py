@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vtkit.data.document_files import DOCUMENTS, is_blank
+from vtkit.data.document_files import DOCUMENTS, is_blank, too_long
 from vtkit.data.documents import METADATA
-from vtkit.data.retrieval import Document, too_long
+from vtkit.data.retrieval import Document
 from vtkit.encoder.documents import pruned
 from vtkit.encoder.fitted import UNIT_OF_COMMON_WORDS
 from vtkit.encoder.static_queries import StaticQueries

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vtkit.data.corpora import read_corpora
+from vtkit.data.document_files import read_corpora
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.collections import load_retrieval
-from vtkit.data.corpora import read_corpora
+from vtkit.data.document_files import read_corpora
 from vtkit.data.overlap import query_keys
 from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.fusion import FusionWeight

@@ -8,11 +8,12 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.collections import default_split, judgements, load_retrieval, splits_of
-from vtkit.data.corpora import read_corpora
+from vtkit.data.collections import judgements, load_retrieval
+from vtkit.data.document_files import read_corpora
 from vtkit.data.overlap import query_key, query_keys
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sampling import draw
+from vtkit.data.sources import default_split, splits_of
 from vtkit.data.training_files import is_training_data
 from vtkit.evaluation.collection import Collection
 from vtkit.pipeline.stage import Corpus, View
