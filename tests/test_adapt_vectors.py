@@ -303,6 +303,13 @@ def test_a_bare_language_model_is_no_teacher_and_no_embedder(architecture: str, 
             load(str(settings.parent))
 
 
+@pytest.mark.parametrize("loss", ["margin_mse", "kl"])
+def test_bm25_teaches_the_scores_of_a_querys_own_candidates(loss: str, tmp_path: Path) -> None:
+    _, curves = trained(tmp_path, "distill", steps=3, distill={"loss": loss})
+    assert curves[loss][0] > 0
+    assert "infonce" not in curves
+
+
 def test_what_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
