@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1802, 97),
-    "data": (2944, 334),
+    "data": (2942, 333),
     "deploy": (2248, 235),
     "encoder": (2823, 290),
     "evaluation": (1304, 123),

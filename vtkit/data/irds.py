@@ -66,7 +66,7 @@ def _write(public: PublicCollection, folder: Path) -> None:
     try:
         for kind, what, place, row in (
             ("docs", "documents", "corpus", _document),
-            ("queries", "queries", "queries", _query),
+            ("queries", "queries", "queries", lambda query: {"_id": query.query_id, "text": _text(query)}),
             ("qrels", "judgements", f"qrels/{public.splits[0]}", _judgement),
         ):
             if getattr(dataset, f"has_{kind}")():
@@ -81,10 +81,6 @@ def _document(document: Any) -> Mapping[str, str]:
     if hasattr(document, "title") and hasattr(document, "text"):
         return {"_id": document.doc_id, "title": document.title or "", "text": document.text or ""}
     return {"_id": document.doc_id, "text": _text(document)}
-
-
-def _query(query: Any) -> Mapping[str, str]:
-    return {"_id": query.query_id, "text": _text(query)}
 
 
 def _judgement(judged: Any) -> Mapping[str, str | int]:

@@ -1,15 +1,18 @@
-"""The files of a collection's parts (corpus, queries, qrels) in a folder, by configuration and split: as the head of a
-README names them, else by the names of files and folders."""
+"""What lies in a folder: documents, tables, and the files of a collection's parts (corpus, queries, qrels), by
+configuration and split, as the head of a README names them, else by the names of files and folders."""
 
+import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from vtkit.data.rows import ENDINGS, ending_of
-from vtkit.data.text_files import list_files
+from vtkit.data.rows import ENDINGS, ending_of, form_of
+from vtkit.data.text_files import READERS
 from vtkit.system import console
+from vtkit.system.checksums import records_in
 from vtkit.system.errors import DataError
 
 T = TypeVar("T", Path, str)
@@ -85,6 +88,34 @@ def find_parts(folders: Mapping[Path, Sequence[Part]], *, heads: bool = True) ->
     if any(by_config) and not {"corpus", "queries"} <= shared.keys():
         by_config.pop("", None)
     return {config: shared | parts for config, parts in by_config.items()}
+
+
+def list_files(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
+    """The documents and the tables (:mod:`vtkit.data.rows`) below ``folder``, sorted, and the number of other entries
+    by kind.
+
+    Links to folders are not followed, since they may lead in a circle; neither hidden files are read, nor the folders
+    below that vtkit made.
+    """
+    documents: list[Path] = []
+    tables: list[Path] = []
+    others: Counter[str] = Counter()
+    for place, folders, names in os.walk(folder, onerror=lambda error: others.update([f"unreadable folder ({error})"])):
+        for path in [Path(place, name) for name in folders]:
+            hidden, link = path.name.startswith("."), path.is_symlink()
+            if hidden or link or records_in(path):
+                folders.remove(path.name)
+                others["hidden folder" if hidden else "link to a folder" if link else "folder that vtkit made"] += 1
+        for path in [Path(place, name) for name in names]:
+            if path.name.startswith("."):
+                others["hidden file"] += 1
+            elif form_of(path) in READERS:
+                documents.append(path)
+            elif ending_of(path) and form_of(path) != ".json":  # of which a folder may have any
+                tables.append(path)
+            else:
+                others[path.suffix.lower() or "file without an ending"] += 1
+    return sorted(documents), sorted(tables, key=lambda path: (len(str(path)), path)), others
 
 
 def head_patterns(readme: Path) -> dict[str, Parts[str]]:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Literal
 
 from vtkit.data import hub, irds
-from vtkit.data.parts import PARTS, Part, Parts, chosen, find_parts, head_patterns
+from vtkit.data.parts import PARTS, Part, Parts, chosen, find_parts, head_patterns, list_files
 from vtkit.data.public import PUBLIC, PublicCollection, Repository
 from vtkit.data.rows import ending_of, form_of, is_header
 from vtkit.data.streaming import PREFIX
 from vtkit.data.text import read_lines
-from vtkit.data.text_files import FORMS, READERS, list_files
+from vtkit.data.text_files import FORMS, READERS
 from vtkit.system import console
 from vtkit.system.checksums import records_in
 from vtkit.system.errors import DataError

@@ -8,16 +8,14 @@ import io
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
 
 from vtkit.data import text as texts
-from vtkit.data.rows import ending_of, form_of
+from vtkit.data.rows import form_of
 from vtkit.system import console
-from vtkit.system.checksums import records_in
 from vtkit.system.errors import DataError, MissingExtra
 
 LONGEST = 2**24  # characters of a document, and bytes of a text or HTML file
@@ -31,34 +29,6 @@ def document_id(name: str) -> str:
     """The id of the document in the file ``name``: the name, in which white space, percent signs and bytes that are not
     UTF-8 are percent-encoded, as in an address."""
     return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in os.fsencode(match[0])), name)
-
-
-def list_files(folder: Path) -> tuple[list[Path], list[Path], Counter[str]]:
-    """The documents and the tables (:mod:`vtkit.data.rows`) below ``folder``, sorted, and the number of other entries
-    by kind.
-
-    Links to folders are not followed, since they may lead in a circle; neither hidden files are read, nor the folders
-    below that vtkit made.
-    """
-    documents: list[Path] = []
-    tables: list[Path] = []
-    others: Counter[str] = Counter()
-    for place, folders, names in os.walk(folder, onerror=lambda error: others.update([f"unreadable folder ({error})"])):
-        for path in [Path(place, name) for name in folders]:
-            hidden, link = path.name.startswith("."), path.is_symlink()
-            if hidden or link or records_in(path):
-                folders.remove(path.name)
-                others["hidden folder" if hidden else "link to a folder" if link else "folder that vtkit made"] += 1
-        for path in [Path(place, name) for name in names]:
-            if path.name.startswith("."):
-                others["hidden file"] += 1
-            elif form_of(path) in READERS:
-                documents.append(path)
-            elif ending_of(path) and form_of(path) != ".json":  # of which a folder may have any
-                tables.append(path)
-            else:
-                others[path.suffix.lower() or "file without an ending"] += 1
-    return sorted(documents), sorted(tables, key=lambda path: (len(str(path)), path)), others
 
 
 def read_files(paths: Iterable[Path]) -> Iterator[tuple[Path, str, str]]:
