@@ -250,16 +250,17 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
             bias = self.decoder.weight.new_zeros(self.decoder.out_features)
         weight = self.decoder.weight if self.half is None else self.half
         read = len(bias) if torch.is_grad_enabled() else live_rows(bias)  # masked rows behind these are not computed
+        # in training all rows as they are, for a slice passes no sparse gradient on
+        rows = (weight, bias) if read == len(bias) else (weight[:read], bias[:read])
         # Autocast serves the transformer; the head is computed in its weight's own precision.
         with torch.autocast(weight.device.type, enabled=False):
             weights = term_weights(
                 features["token_embeddings"].to(weight.dtype),
                 features["attention_mask"],
-                weight[:read],
-                bias[:read],
+                *rows,
                 self.pooling_strategy,
                 self.activation_function,
-                self.screen(bias[:read]),
+                self.screen(rows[1]),
                 sparse=True,
             )
         features["sentence_embedding"] = nn.functional.pad(weights, (0, len(bias) - read))
