@@ -12,6 +12,7 @@ from command_line import invoke
 from test_document_files import write_pdf
 
 import vtkit
+from vtkit import Document
 from vtkit.data.document_files import read_document_file
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.folder import open_run
@@ -197,11 +198,28 @@ def test_a_recipe_without_judgements_ends_with_an_index_whose_settings_its_model
     assert shown.exception is None, (shown.output, shown.exception)
     assert "search it: vtkit search" in shown.output
     run = open_run("runs/unjudged")
-    place = searched(Path("runs/unjudged"), model=None, collection=None)
-    assert (place.folder.name, run.index.lexical, run.index.document_length) == ("table.csv", "bm25", 20)
+    place, _ = searched(Path("runs/unjudged"), model=None, collection=None)
+    assert (place.name, run.index.lexical, run.index.document_length) == ("table.csv", "bm25", 20)
     query = TEXTS[7][10:80]
     of_run = vtkit.search_run("runs/unjudged", query, top=5)[0]
     assert of_run
+    refused = str(invoke("add", "runs/unjudged", documents).exception)
+    assert "vtkit index runs/unjudged --out" in refused
+    for wrong, said in (
+        (("--engine", "lucene"), "settings of its recipe"),
+        (("--collection", "x"), "no collection 'x'"),
+    ):
+        assert said in str(invoke("index", "runs/unjudged", "--out", "copied", *wrong).exception)
+    assert "belongs to a run" in str(invoke("search", "runs/unjudged/index/table.csv", query).exception)
+    assert invoke("index", "runs/unjudged", "--out", "copied").exception is None
+    assert vtkit.search_run("copied", query, top=5)[0] == of_run
+    files = [path.relative_to(place) for path in place.rglob("*.npy")]
+    assert all((Path("copied") / file).samefile(place / file) for file in files), "nothing takes space twice"
+    added = vtkit.add_documents("copied", [Document("new", "", query)])
+    assert (added.added, added.documents) == (1, len(TEXTS) + 1)
+    assert vtkit.search_run("copied", query, top=1)[0][0].id == "new"
+    assert vtkit.search_run("runs/unjudged", query, top=5)[0] == of_run
+    assert invoke("check", "runs/unjudged").exception is None
     for model in ("runs/unjudged/model", "runs/unjudged"):
         vectors, index = Path(f"v{len(model)}"), Path(f"i{len(model)}")
         encoded = invoke("encode", model, documents, "--out", vectors)

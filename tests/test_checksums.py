@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import vtkit
 from vtkit.search.engine import open_index
-from vtkit.search.index_info import IndexRecord
-from vtkit.search.segments import generation_of
+from vtkit.search.segments import Manifest, generation_of
 from vtkit.settings.index import IndexSection
 from vtkit.system import checksums
 from vtkit.system.checksums import VERIFIED, files_of, read_record, verify, verify_part, write_record
@@ -173,7 +172,7 @@ def test_every_file_that_a_search_of_an_index_reads_is_compared(indexed: Path) -
     before = found(indexed / "index")
     draw = random.Random(0)
     names = [path for place in ("index", "encoder") for path in files_of(indexed / place)]
-    assert {"terms.json", "entries.npy", "search.json", "index.json", "model.safetensors"} <= {p.name for p in names}
+    assert {"terms.json", "entries.npy", "index.json", "model.safetensors"} <= {p.name for p in names}
     for path in names:
         raw = path.read_bytes()
         flip(path, draw.randrange(len(raw)), draw.randrange(8))
@@ -193,14 +192,14 @@ def found(index: Path) -> list[tuple[str, float]]:
 
 def test_check_reads_everything_and_names_damage(indexed: Path, tmp_path: Path) -> None:
     done = succeeds("check", indexed / "index")
-    assert done.stdout.count("as they were written") == 4  # of the index, its state, its segment, its generation
+    assert done.stdout.count("as they were written") == 2  # of the index and its segment
     whole = Path(shutil.copytree(indexed / "index", tmp_path / "index"))
     succeeds("check", whole)
     copied = generation_of(whole)
     times = (copied / "terms.json").stat()
     flip(copied / "terms.json", 3)
     os.utime(copied / "terms.json", ns=(times.st_atime_ns, times.st_mtime_ns))
-    verify(copied / "index.json")  # by size and time it is the same
+    verify(whole / "index.json")  # by size and time it is the same
     refused = invoke("check", whole).exception
     assert "terms.json is damaged: its checksum does not match. Make the index again" in str(refused)
     assert "vtkit build" in str(refused)
@@ -209,13 +208,14 @@ def test_check_reads_everything_and_names_damage(indexed: Path, tmp_path: Path) 
 
 def test_weights_that_are_no_numbers_are_refused_without_checksums_too(indexed: Path, tmp_path: Path) -> None:
     """As in an index of an older version."""
-    copied = generation_of(Path(shutil.copytree(indexed / "index", tmp_path / "index")))
-    record = json.loads((copied / "index.json").read_text())
+    whole = Path(shutil.copytree(indexed / "index", tmp_path / "index"))
+    copied, record = generation_of(whole), json.loads((whole / "index.json").read_text())
     del record["outputs"], record["manifest_sha256"]
-    (copied / "index.json").write_text(json.dumps(record))
+    (whole / "index.json").write_text(json.dumps(record))
     weights = np.load(copied / "postings" / "largest.npy")
     weights[3] = np.nan
     np.save(copied / "postings" / "largest.npy", weights)
-    IndexRecord.load(copied)
+    assert Manifest.load(whole).documents == 40
+    verify(whole / "index.json")
     with pytest.raises(DataError, match="its files do not match each other"):
         open_index(IndexSection(), copied / "postings")

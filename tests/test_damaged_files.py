@@ -19,11 +19,11 @@ from tiny import TOKENS, collection, encoder, tokenizer
 from vtkit.cli import DEFECT, main
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.pipeline.steps.index_corpus import IndexedSet, IndexResult
+from vtkit.pipeline.steps.index_corpus import IndexResult
 from vtkit.pipeline.store import Dependencies, Store
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_info import IndexRecord
 from vtkit.search.measures.cost import Sparsity
+from vtkit.search.segments import Manifest
 from vtkit.system.results import Result
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
@@ -243,11 +243,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def save_index(out: Path) -> IndexResult:
         ours = load_encoder(str(model_output / "model"))
         vectors = encode(ours, [d.text for d in found.documents], 48)
-        ExactIndex.build(vectors).save(out / "tiny" / "postings")
-        IndexRecord("exact", vectors.shape[1], tokenizer_digest(ours.tokenizer)).to_file(out / "tiny" / "index.json")
+        generation, digest = out / "tiny" / "generations" / "1", tokenizer_digest(ours.tokenizer)
+        ExactIndex.build(vectors).save(generation / "postings")
+        Manifest(None, {}, "exact", digest, vectors.shape[1], (), 12).to_file(out / "tiny" / "index.json")
         lines = [json.dumps({"_id": d.id, "title": d.title, "text": d.text}) for d in found.documents]
-        (out / "tiny" / "documents.jsonl").write_text("\n".join(lines) + "\n")
-        return IndexResult({"tiny": IndexedSet(Sparsity(0.0))})
+        (generation / "documents.jsonl").write_text("\n".join(lines) + "\n")
+        return IndexResult({"tiny": Sparsity(0.0)})
 
     store = Store(root / "runs" / "artifacts")
     store.prepare()
@@ -265,8 +266,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 RUN, INDEX = "tiny/run.json", "artifacts/index-finetune-*/tiny"
-NPY = f"{INDEX}/postings/entries.npy"
-DOCUMENTS, RECORD = f"{INDEX}/documents.jsonl", f"{INDEX}/index.json"
+GENERATION, RECORD = f"{INDEX}/generations/1", f"{INDEX}/index.json"
+NPY, DOCUMENTS = f"{GENERATION}/postings/entries.npy", f"{GENERATION}/documents.jsonl"
 RECORD_DAMAGED = r"index\.json is damaged"
 BROKEN = r"documents\.jsonl is (damaged after \d|cut short)"
 
@@ -299,9 +300,11 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
         "files do not match",
     ),
     "postings: gone": (first(NPY, gone), r"entries\.npy.*missing"),
-    "postings: facts": (first(f"{INDEX}/postings/postings.json", lambda n: text(n, "[]")), r"postings\.json.*damaged"),
+    "postings: facts": (
+        first(f"{GENERATION}/postings/postings.json", lambda n: text(n, "[]")), r"postings\.json.*damaged"
+    ),
     "postings: another vocabulary": (
-        first(f"{INDEX}/postings", lambda n: lambda f: ExactIndex.build(_matrix()).save(f / n)), "has 7 dimensions"
+        first(f"{GENERATION}/postings", lambda n: lambda f: ExactIndex.build(_matrix()).save(f / n)), "has 7 dimensions"
     ),
     "model: gone": (
         lambda runs: shutil.rmtree(next(runs.glob("artifacts/finetune-*/model"))), "the model of 'finetune' is missing"

@@ -50,8 +50,8 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
         "index", tmp_path / "vectors", "--out", tmp_path / "index", "--json", "--set", "index.query_length=60",
     )  # fmt: skip
     said = json.loads(done.stdout)
-    settings = {"engine": "exact", "query_length": 60, "mass": 1.0, "document_length": 256}
-    assert (said["documents"], said["settings"]) == (40, settings)
+    settings = {"query_length": 60, "mass": 1.0, "document_length": 256}
+    assert (said["documents"], said["engine"], said["settings"]) == (40, "exact", settings)
     documents = read_document_file(str(beir))
     found = json.loads(invoke("search", tmp_path / "index", documents[3].text, "--json").stdout)
     loaded = vtkit.load_encoder(model)
@@ -230,14 +230,16 @@ def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path
     assert isinstance(invoke("search", indexed / "index", "t1", "--model", "source").exception, RecipeError)
     refused = invoke("encode", model, beir, "--out", tmp_path / "v", "--top-dimensions", "0").exception
     assert isinstance(refused, RecipeError)
-    record = json.loads((indexed / "index" / "search.json").read_text())
+    record = json.loads((indexed / "index" / "index.json").read_text())
     del record["outputs"], record["manifest_sha256"]  # as older versions wrote it
-    (tmp_path / "moved").mkdir()
-    (tmp_path / "moved" / "search.json").write_text(json.dumps(record | {"model": str(tmp_path / "gone")}))
+    (tmp_path / "moved" / "segments").mkdir(parents=True)
+    (tmp_path / "moved" / "index.json").write_text(json.dumps(record | {"model": str(tmp_path / "gone")}))
     with pytest.raises(VtkitError, match="is gone"):
         vtkit.search_run(tmp_path / "moved", ["t1"])
-    for damaged in ("{", json.dumps(record | {"settings": {"engine": "fast"}}), json.dumps(record | {"model": 1})):
-        (tmp_path / "moved" / "search.json").write_text(damaged)
+    model = {"model": str(model)}
+    for change in ({"engine": "fast"}, {"settings": {"query_length": "long"}, **model}, {"model": 1}, None):
+        damaged = "{" if change is None else json.dumps(record | change)
+        (tmp_path / "moved" / "index.json").write_text(damaged)
         with pytest.raises(DataError, match="is damaged"):
             vtkit.search_run(tmp_path / "moved", ["t1"])
 

@@ -33,6 +33,7 @@ from vtkit.search.lucene import quantised
 from vtkit.search.measures.agreement import agreement
 from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity, activation_shares, active_dimensions
 from vtkit.search.opensearch_client import PASSWORD, USER
+from vtkit.search.segments import generation_of
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import CollapseError, DataError, MissingExtra, VtkitError
@@ -441,7 +442,7 @@ def test_engines_costs_are_said(finished: Path, server: str, engine: Engine, cap
     if engine == "lucene":
         assert html.escape(compared.words()) in (folder / "report.html").read_text("utf-8")
         assert compared.words() in (folder / "report.md").read_text("utf-8")
-        index = steps["index:deployed"] / "collection" / "postings" / "lucene"
+        index = generation_of(steps["index:deployed"] / "collection") / "postings" / "lucene"
         damaged = max((path for path in index.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
         whole = damaged.read_bytes()
         damaged.write_bytes(whole[: len(whole) // 2])

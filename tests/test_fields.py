@@ -26,9 +26,9 @@ from vtkit.pipeline.search import open_searcher
 from vtkit.search import fields
 from vtkit.search.exact import ExactIndex
 from vtkit.search.fields import ConditionError, Fields, common_kind, kind_of, write_fields
-from vtkit.search.index_info import RECORD, FieldsRecord, IndexRecord
-from vtkit.search.segments import generation_of
-from vtkit.system.checksums import files_of, write_record
+from vtkit.search.index_info import RECORD
+from vtkit.search.segments import Manifest, generation_of
+from vtkit.system.checksums import files_of, verify, write_record
 from vtkit.system.errors import DataError, RecipeError
 
 ROWS: list[dict[str, Any]] = [
@@ -183,7 +183,7 @@ def test_any_values_are_kept_and_equal_themselves(tmp_path_factory: pytest.TempP
         assert all(kind_of(value) is None for row in rows for value in row.values())
         return
     of = Fields.open(folder, record, len(rows))
-    for name, kind in record.kinds.items():
+    for name, kind in record.items():
         missing = [number for number, row in enumerate(rows) if kind_of(row.get(name)) is None]
         assert passing(of, f'"{name}" is null') == missing
         for value in {repr(row.get(name)): row.get(name) for row in rows}.values():
@@ -323,14 +323,14 @@ def test_damaged_columns_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"fields\.arrow is missing"):
         Fields.open(tmp_path / "a", record, len(ROWS))
     columns(tmp_path / "a", ROWS)
-    of_index = IndexRecord("exact", 9, "", fields=record)
+    of_index = Manifest(None, {}, "exact", "", 9, (), len(ROWS), fields=record)
     write_record(tmp_path / "a" / RECORD, of_index.to_json(), files_of(tmp_path / "a"))
-    assert IndexRecord.load(tmp_path / "a") == of_index
+    assert Manifest.load(tmp_path / "a") == of_index
     with (tmp_path / "a" / fields.FIELDS).open("r+b") as file:
         file.seek(200)
         file.write(b"\xff\xff")
     with pytest.raises(DataError, match=r"fields\.arrow is damaged: its checksum does not match"):
-        IndexRecord.load(tmp_path / "a")
+        verify(tmp_path / "a" / RECORD)
 
 
 def test_more_fields_than_columns_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -473,7 +473,7 @@ def test_an_index_with_columns_of_dates_as_they_were_written_before_is_read(tmp_
     )  # fmt: skip
     with pyarrow.OSFile(str(tmp_path / fields.FIELDS), "wb") as out, pyarrow.ipc.new_file(out, table.schema) as writer:
         writer.write_table(table)
-    of = Fields.open(tmp_path, FieldsRecord({"d": "date", "t": "datetime"}), 1)
+    of = Fields.open(tmp_path, {"d": "date", "t": "datetime"}, 1)
     assert passing(of, "d < '2020-01-01T10:00' and t = '2020-01-01T19:00+09:00'") == [0]
     assert passing(of, "cast(d as date) + 30 = '2020-01-31' and year(t) = 2020") == [0]
 

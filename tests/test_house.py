@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1802, 97),
+    "commands": (1801, 97),
     "data": (2942, 333),
     "deploy": (2248, 235),
-    "encoder": (2823, 290),
-    "evaluation": (1304, 123),
-    "pipeline": (3441, 265),
+    "encoder": (2819, 290),
+    "evaluation": (1302, 123),
+    "pipeline": (3395, 261),
     "recipe": (1102, 94),
     "report": (1926, 179),
-    "search": (3192, 346),
+    "search": (3187, 338),
     "settings": (995, 112),
-    "system": (741, 110),
+    "system": (743, 110),
     "training": (2296, 234),
     "transfer": (1737, 138),
     "vocabulary": (2555, 226),
-    "vtkit": (504, 52),
+    "vtkit": (521, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""

@@ -23,6 +23,7 @@ from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.index_corpus import INDEX
 from vtkit.pipeline.store import MANIFEST
 from vtkit.search.exact import ExactIndex
+from vtkit.search.segments import generation_of
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.checksums import write_record
@@ -97,7 +98,7 @@ def test_the_index_weights_folded_documents_by_folded_frequencies(tmp_path: Path
     write_record(tmp_path / "vectors" / MANIFEST, {"result": result}, ())
     INDEX.function(INDEX.view(recipe), inputs | {"vectors": tmp_path / "vectors"}, tmp_path / "out")
     (folder,) = (tmp_path / "out").iterdir()
-    index = ExactIndex.load(folder / "postings")
+    index = ExactIndex.load(generation_of(folder) / "postings")
     plain = encode_side(ours, contents, "document", recipe.index.document_length).toarray()
     held = index.by_document().toarray()
     assert not held[:, [names.index("River"), names.index("RIVER")]].any()

@@ -56,7 +56,7 @@ def matrix(index: ExactIndex) -> np.ndarray:
 
 
 def indexed(made: Path) -> np.ndarray:
-    return matrix(ExactIndex.load(made / "index" / "set" / "postings"))
+    return matrix(ExactIndex.load(generation_of(made / "index" / "set") / "postings"))
 
 
 def corpus_of(made: Path) -> Path:
@@ -145,7 +145,7 @@ def test_a_run_and_a_collection_in_memory_have_the_same_index(own_tokens: Path) 
     texts = [text for text in TEXTS if text]
     candidates = encode_side(ours, texts, "document", 32, top_dimensions=48)  # four times as many as are kept
     every = as_indexed(ours, candidates, texts, index).toarray()
-    factors = np.load(own_tokens / "index" / "set" / IDF)
+    factors = np.load(generation_of(own_tokens / "index" / "set") / IDF)
     found = indexed(own_tokens)
     largest = -np.sort(-every * factors, axis=1)[:, :12]
     np.testing.assert_allclose(-np.sort(-found, axis=1)[:, :12], largest, rtol=1e-4)
@@ -212,7 +212,7 @@ def test_an_index_holds_the_fourth_root_of_sums(saturated: Path) -> None:
     weighted = kept**0.25 * factors
     b = (kept > 0).sum(1).mean() / ((kept > 0).sum(1).mean() + LONG)
     wanted = weighted / (1 - b + b * weighted.sum(1, keepdims=True) / weighted.sum(1).mean())
-    place = saturated / "index" / "set"
+    place = generation_of(saturated / "index" / "set")
     assert np.load(place / IDF) == pytest.approx(factors)
     vectors = indexed(saturated)
     assert (vectors > 0).sum(1).max() <= 4

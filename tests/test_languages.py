@@ -25,10 +25,9 @@ from vtkit.recipe.load import load_recipe
 from vtkit.search.analysers import MARK, STOP_WORDS, analyser
 from vtkit.search.bm25 import Bm25
 from vtkit.search.changes import add
-from vtkit.search.index_info import IndexRecord
 from vtkit.search.languages import language_of_text, languages_of, misfit
-from vtkit.search.lexical import TERMS, LexicalPart, with_bm25
-from vtkit.search.segments import generation_of
+from vtkit.search.lexical import TERMS, LexicalPart
+from vtkit.search.segments import Manifest
 from vtkit.settings.analysers import refused
 from vtkit.system.errors import RecipeError
 
@@ -188,7 +187,7 @@ def test_it_is_said_that_a_declared_language_does_not_fit(capsys: pytest.Capture
 
 def lexical_part(texts: list[str], folder: Path) -> tuple[LexicalPart, LexicalPart]:
     bm25, vectors = Bm25.build(texts, "en,ko"), sp.csr_matrix(np.eye(len(texts), 9, dtype=np.float32))
-    _, part = with_bm25(vectors, bm25, 0.5, (2.0, 1.5))
+    part = LexicalPart.weighted(bm25, vectors, 0.5, (2.0, 1.5))
     return part, LexicalPart.load(folder, part.save(folder), 9)
 
 
@@ -233,7 +232,7 @@ def test_documents_in_two_languages_become_one_index(tmp_path: Path, monkeypatch
     built = invoke("build", tmp_path / "rows.jsonl", "--embedder", embedder, "--out", out, *settings)
     assert built.exception is None, (built.output, built.exception)
     assert load_recipe(out / "recipe.toml").recipe.recipe.language in ("en,ko", "ko,en")
-    lexical = IndexRecord.load(generation_of(out)).lexical
+    lexical = Manifest.load(out).lexical
     assert lexical is not None
     assert lexical.language in ("en,ko", "ko,en")
     for number in (10, 11):  # English, Korean

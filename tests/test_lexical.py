@@ -23,9 +23,9 @@ from vtkit.pipeline.steps.fusion import FusionResult
 from vtkit.pipeline.store import result_of
 from vtkit.search.bm25 import TERMS, Bm25
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_info import IndexRecord
-from vtkit.search.lexical import LexicalPart, with_bm25
+from vtkit.search.lexical import LexicalPart
 from vtkit.search.searcher import Searcher
+from vtkit.search.segments import Manifest
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
@@ -37,8 +37,9 @@ QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 def part_of(
     weight: float, deviations: tuple[float, float], vectors: sp.csr_matrix
 ) -> tuple[LexicalPart, sp.csr_matrix]:
-    documents, part = with_bm25(vectors, Bm25.build(TEXTS, "en", "words"), weight, deviations)
-    return part, sp.vstack(list(documents), format="csr")
+    bm25 = Bm25.build(TEXTS, "en", "words")
+    part = LexicalPart.weighted(bm25, vectors, weight, deviations)
+    return part, sp.vstack(list(part.documents([vectors], [bm25.index.by_document()])), format="csr")
 
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:
@@ -146,7 +147,7 @@ def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished:
     assert deployed.keys() == two.keys()
     firsts = [(deployed[query][0][0], two[query][0][0]) for query in two if two[query]]
     assert np.mean([first == second for first, second in firsts]) > 0.95  # ties are broken differently
-    record = IndexRecord.load(finished / "index" / "collection")
+    record = Manifest.load(finished / "index" / "collection")
     assert (record.engine, record.lexical.analysis) == ("exact", "full")
 
 
@@ -231,4 +232,4 @@ def test_an_index_of_another_vocabulary_is_refused(finished: Path, tmp_path: Pat
     other = tiny.encoder(tmp_path / "work", tokens=tiny.shuffled(3))
     other.save_pretrained(str(tmp_path / "other"))
     with pytest.raises(DataError, match=r"another vocabulary than the model .*other"):
-        Searcher.load(str(tmp_path / "other"), index, IndexSection(query_length=32))
+        Searcher.load(index, Manifest.load(index).searched_by(str(tmp_path / "other"), IndexSection(query_length=32)))

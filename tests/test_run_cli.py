@@ -128,8 +128,8 @@ def test_no_damage_to_a_run_that_is_handed_over_changes_its_results(finished: Pa
     assert found() == before
     assert noticed >= {
         "run.json", "model/model.safetensors", "bridge/translations.npz", "index/manifest.json",
-        *(f"index/elements-ko/{name}" for name in ("index.json", "documents.jsonl")),
-        *(f"index/elements-ko/postings/{name}.npy" for name in ("starts", "entries", "largest")),
+        *(f"index/elements-ko/{name}" for name in ("index.json", "generations/1/documents.jsonl")),
+        *(f"index/elements-ko/generations/1/postings/{name}.npy" for name in ("starts", "entries", "largest")),
     }  # fmt: skip
 
 

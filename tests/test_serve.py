@@ -620,7 +620,7 @@ def test_a_server_takes_the_new_state_of_an_index_while_it_answers(folder: Path,
         vtkit.delete_documents(tmp_path / "index", ["2"])
         vtkit.merge_segments(tmp_path / "index")
         assert answered(["maple copper", "river dune"])
-        state = tmp_path / "index" / "collection.json"
+        state = tmp_path / "index" / "index.json"
         content = state.read_text()
         state.write_text("{")
         end = time.monotonic() + 60

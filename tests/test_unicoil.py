@@ -34,6 +34,7 @@ from vtkit.evaluation.gates.encoder import vector_gates
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.steps.calibrate_head import calibrate_encoder
 from vtkit.search.exact import ExactIndex
+from vtkit.search.segments import generation_of
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.finetune import FinetuneSection
@@ -285,7 +286,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
     words = Expansions.load(open_run(folder).steps["expand:documents"]).words
     assert len(words) == len(set(DOCUMENTS))
     assert {len(added) for added in words.values()} == {3}
-    index = ExactIndex.load(folder / "index" / "collection" / "postings")
+    index = ExactIndex.load(generation_of(folder / "index" / "collection") / "postings")
     assert index.info.postings == sum(len({*text.split(), *words[digest(text)]}) for text in DOCUMENTS)
     assert report["words_added"] == 3.0
     vtkit(

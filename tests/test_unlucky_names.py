@@ -145,7 +145,7 @@ FILES = [
         "picture.png",
         ".hidden.txt",
     ),
-    *("notes", "search.json", "corpus-2.jsonl", "text.txt.gz", "page.html"),
+    *("notes", "index.json", "corpus-2.jsonl", "text.txt.gz", "page.html"),
 ]
 
 

@@ -44,8 +44,8 @@ from vtkit.search.bm25 import Bm25 as Bm25
 from vtkit.search.changes import Changed as Changed
 from vtkit.search.exact import ExactIndex as ExactIndex
 from vtkit.search.folders import Encoding as Encoding
-from vtkit.search.folders import IndexFolder as IndexFolder
 from vtkit.search.results import SearchResult as SearchResult
+from vtkit.search.segments import Manifest as Manifest
 from vtkit.settings.recipe import Recipe as Recipe
 from vtkit.system.errors import CollapseError as CollapseError
 from vtkit.system.errors import DataError as DataError

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from vtkit.encoder.checkpoint import Layout
     from vtkit.evaluation.comparison import Comparison
     from vtkit.search.changes import Changed
-    from vtkit.search.folders import Encoding, IndexFolder
+    from vtkit.search.folders import Encoding
     from vtkit.search.results import SearchResult
+    from vtkit.search.segments import Manifest
     from vtkit.settings.recipe import Recipe
     from vtkit.settings.transfer import OverlapMode
     from vtkit.system.runtime import Precision
@@ -242,12 +243,16 @@ def encode_texts(
             shards.mkdir(parents=True, exist_ok=True)
             stack.enter_context(held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"))
         start_early("vtkit.search.sharded_encoding")
+        loaded, cut, share = load_encoder(encoder), None, 1.0
+        from vtkit.search.sharded_encoding import EncodeTexts  # takes seconds
+
+        if side == "document":
+            cut, share = index.passages, Dimensions.of(loaded).mass(index)
+        encoding = EncodeTexts(loaded, side, length, top_dimensions, share, precision or index.precision)
+        of_run |= index.model_dump(mode="json", include={"passages"})
         return encode_folder(
-            loaded := load_encoder(encoder), str(encoder), documents, work, shards, side=side, max_length=length,
-            top_dimensions=top_dimensions, mass=Dimensions.of(loaded).mass(index) if side == "document" else 1.0,
-            precision=precision or index.precision, passages=index.passages if side == "document" else None,
-            part=own, join=join, run=of_run | index.model_dump(mode="json", include={"passages"}), language=language,
-        )  # fmt: skip
+            encoding, encoder, documents, work, shards, passages=cut, part=own, join=join, run=of_run, language=language
+        )
 
 
 def executed_by(**settings: Any) -> AbstractContextManager[None]:
@@ -309,12 +314,17 @@ def expand_documents(
     return len(documents), sum(map(len, words)) / len(words)
 
 
-def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, **settings: Any) -> IndexFolder:
-    """Index documents that :func:`encode_texts` wrote; :func:`search_run` opens the index's folder.
+def index_vectors(
+    vectors: Name, folder: Name, *, language: str | None = None, collection: str | None = None, **settings: Any
+) -> Manifest:
+    """Index documents that :func:`encode_texts` wrote, or copy the index of a run; :func:`search_run` opens the index's
+    folder, and :func:`add_documents` changes it.
 
     Args:
-        vectors: their folder.
+        vectors: their folder; or that of a run, whose settings the index keeps. Files are linked, not copied, if
+            possible.
         folder: is created; it must not exist.
+        collection: evaluation set of the run; None for the first.
         language: ISO 639 code, for ``lexical="bm25"``; None: that of the run that the encoder comes from, else detected
             from the texts.
         settings: of ``[index]`` (docs/settings.md): ``engine="lucene"``, ``query_length=32``,
@@ -323,14 +333,28 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
     Raises:
         DataError: ``vectors`` is damaged, or no such folder.
         MissingExtra: a package that the engine needs is not installed.
-        RecipeError: there is no such setting or engine, the folder exists, or BM25's language cannot be detected.
+        RecipeError: there is no such setting or engine, a setting is given for a run, the folder exists, or BM25's
+            language cannot be detected.
     """
+    from vtkit.data.document_files import DOCUMENTS, read_document_file
     from vtkit.evaluation.fusion_queries import beside_bm25
-    from vtkit.search.folders import index_folder, read_encoding
+    from vtkit.pipeline.folder import is_run_folder
+    from vtkit.pipeline.search import searched
+    from vtkit.search.folders import copy_index, index_folder, read_encoding
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import new_folder
 
-    encoding = read_encoding(Path(vectors))
+    place = Path(vectors)
+    if is_run_folder(place):
+        if settings or language is not None:
+            raise RecipeError(f"{place} is a run: its index has the settings of its recipe. Give none here.")
+        with new_folder(Path(folder)) as work:
+            return copy_index(*searched(place, model=None, collection=collection), work)
+    if collection is not None:
+        raise RecipeError(f"{place} is not a run: collection is for runs.")
+    encoding = read_encoding(place)
+    if encoding.model is None:
+        raise RecipeError(f"{place} belongs to a run. Name the run.")
     for name, kept in (("passages", None), ("mass", encoding.mass)):
         if settings.get(name) not in (None, "auto", kept):
             raise RecipeError(f"index.{name} is applied when documents are encoded: vtkit encode --{name}, or {name}=.")
@@ -338,8 +362,10 @@ def index_vectors(vectors: Name, folder: Name, *, language: str | None = None, *
         section_of(RecipeSection, {"name": "index", "language": language})  # which knows the codes
     given, language = {**encoding.run, **settings, "mass": encoding.mass}, language or encoding.language
     index = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
+    encoder, documents = load_encoder(encoding.model), read_document_file(str(place / DOCUMENTS))
+    fusion = None if index.lexical == "none" else partial(beside_bm25, encoder, documents, index, language)
     with new_folder(Path(folder)) as work:
-        return index_folder(Path(vectors), work, index, partial(beside_bm25, index=index, language=language))
+        return index_folder(place, work, index, encoder, documents, fusion)
 
 
 def add_documents(index: Name, documents: Name | Sequence[Document], *, columns: Columns | None = None) -> Changed:
@@ -427,8 +453,9 @@ def export_for(
     from vtkit.deploy.target import TargetName
     from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
-    from vtkit.search.folders import candidates_of, is_index_folder
+    from vtkit.search.folders import candidates_of
     from vtkit.search.searcher import Searcher
+    from vtkit.search.segments import is_index_folder
     from vtkit.settings.engines import not_installed
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import refuse_existing
@@ -441,12 +468,13 @@ def export_for(
     asked = [query.text for query in read_query_file(str(queries))] if queries is not None else []
     place = Path(source)
     if is_run_folder(place) or is_index_folder(place):
-        index = searched(place, model=model, collection=collection)
-        searcher, name, settings = Searcher.load(*index), index.model, index.settings
+        home, manifest = searched(place, model=model, collection=collection)
+        searcher, name, settings = Searcher.load(home, manifest), str(manifest.model), manifest.index
+        candidates = candidates_of(home, manifest)
     elif model is not None or collection is not None:
         raise RecipeError(f"{source} is not a run: model and collection are for runs.")
     else:
-        searcher, name, settings = None, located(str(source)), IndexSection()
+        searcher, name, settings, candidates = None, located(str(source)), IndexSection(), None
     encoder = load_encoder(name, device="cpu")
     from vtkit.deploy.export import export  # takes seconds
     from vtkit.deploy.portable import QUERIES, Source, first_words
@@ -462,7 +490,7 @@ def export_for(
     texts = tuple(asked[:QUERIES]) or first_words(encoder, searcher)
     of = Source(
         place.absolute().name, encoder, searcher, texts, settings.query_length, longest,
-        candidates_of(place, settings), settings.top_dimensions, beside,
+        candidates, settings.top_dimensions, beside,
     )  # fmt: skip
     return export(of, engine, Path(folder), top_dimensions)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.options import (
+    CollectionOption,
     IdOption,
     NewFolderOption,
     TextOption,
@@ -85,23 +86,27 @@ def encode(
 
 @executed
 def index(
-    vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote.", "VECTORS")],
+    vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote, or of a run.", "VECTORS")],
     out: NewFolderOption,
-    engine: Annotated[str, option("Search engine: exact, lucene, seismic or opensearch.")] = "exact",
+    engine: Annotated[str | None, option("Search engine: exact (default), lucene, seismic or opensearch.")] = None,
     language: Annotated[str | None, option("Language for BM25, or several: en,ko. Default: detected.", "CODE")] = None,
+    collection: CollectionOption = None,
     settings: Annotated[list[str] | None, set_option("[index]", "lexical=bm25")] = None,
 ) -> None:
     """Make an index of encoded documents for `vtkit search`.
 
     With `--set lexical=bm25`, BM25's words stand beside the encoder's dimensions; snippets of the documents determine
     the weight of both. No queries are needed. Vectors of a run's model are indexed with its settings.
+
+    The index of a run itself is copied as it is, with hard links, which takes no time: the copy can be changed by
+    `vtkit add` and `vtkit delete`.
     """
     refuse_existing(out)
     from vtkit.api import index_vectors
     from vtkit.recipe.load import load_section
 
-    given = load_section(IndexSection, "index", settings or (), engine=engine)
-    built = index_vectors(vectors, out, language=language, **given)
+    given = load_section(IndexSection, "index", settings or (), **({} if engine is None else {"engine": engine}))
+    built = index_vectors(vectors, out, language=language, collection=collection, **given)
     if console.answered(built):
         return
     console.write(f"{built.documents:,} documents, {built.postings:,} postings, engine {built.engine}")

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from vtkit.commands.options import NewFolderOption, argument, option
-from vtkit.commands.search import CollectionOption, ModelOption
+from vtkit.commands.options import CollectionOption, NewFolderOption, argument, option
+from vtkit.commands.search import ModelOption
 from vtkit.data.sources import QUERY_FORMS
 from vtkit.deploy.result import LEAST_COSINE
 from vtkit.deploy.target import TargetName

@@ -85,6 +85,7 @@ RunArgument = Annotated[Path, argument("Folder of a run, as `vtkit run` printed 
 OutOption = Annotated[Path | None, option("Folder to write. Default: nothing is written.", "FOLDER", "--out", "-o")]
 NewFolderOption = Annotated[Path, option("Folder to write; it must not exist.", "FOLDER", "--out", "-o")]
 
+CollectionOption = Annotated[str | None, option("Evaluation set of a run. Default: the first.", "NAME", "--collection")]
 SearchedArgument = Annotated[Path, argument("Folder of a run or an index (`vtkit build`, `vtkit index`).", "FOLDER")]
 IdOption = Annotated[
     str | None,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.options import SearchedArgument, WhereOption, argument, option
+from vtkit.commands.options import CollectionOption, SearchedArgument, WhereOption, argument, option
 from vtkit.data.document_files import is_blank, read_query_file, standard_input
 from vtkit.data.sources import QUERY_FORMS
 from vtkit.search.results import NO_WORD, readable
@@ -37,9 +37,6 @@ QueryLanguageOption = Annotated[
         "CODE",
         "--query-language",
     ),
-]
-CollectionOption = Annotated[
-    str | None, option("Evaluation set to search. Default: the first.", "NAME", "--collection")
 ]
 
 HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain RANK shows the tokens of a score."

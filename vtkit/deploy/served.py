@@ -82,9 +82,9 @@ class Served:
         """Take the newest state of each index that was changed; searches go on meanwhile, and each reads one state."""
         for name, searcher in list(self.searchers.items()):
             try:
-                if searcher.state is None:
+                if not searcher.record.is_file():  # of a run that was made anew
                     continue
-                known = searcher.state.stat()
+                known = searcher.record.stat()
                 before, self.seen[name] = self.seen.get(name), (known.st_mtime_ns, known.st_ino)
                 if before != self.seen[name] and (newest := searcher.renewed()) is not searcher:
                     self.searchers[name] = newest

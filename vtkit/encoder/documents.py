@@ -83,17 +83,13 @@ class Dimensions(Result):
 
 
 def as_indexed(
-    encoder: SparseEncoder,
-    vectors: sparse.csr_matrix,
-    texts: Sequence[str],
-    index: IndexSection,
-    kept: Path | None = None,
+    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Sequence[str], index: IndexSection
 ) -> sparse.csr_matrix:
     """Documents as ``index`` has them (:func:`indexed_rows`), in memory; ``texts`` are read where dimensions are
     tokens that are counted."""
     held = held_tokens(encoder, texts, index)
     tokens = None if held is None else partial(row_blocks, held)
-    rows = indexed_rows(Dimensions.of(encoder), lambda: encoder, partial(row_blocks, vectors), index, kept, tokens)
+    rows = indexed_rows(Dimensions.of(encoder), lambda: encoder, partial(row_blocks, vectors), index, held=tokens)
     return sparse.vstack(list(rows()), format="csr")
 
 

@@ -3,10 +3,9 @@ collection if it has enough, else queries of users or random snippets of its doc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
-    from vtkit.search.lexical import LexicalPart
 
 WEIGHT_QUERIES = 1000  # training queries, or queries of a log, at most, sampled with the seed ...
 FEWEST_WEIGHT_QUERIES = 50  # ... and fewer than these choose nothing: it would be chance
@@ -173,31 +171,28 @@ def weight_beside_bm25(
 
 def beside_bm25(
     encoder: SparseEncoder,
-    vectors: sp.csr_matrix,
     documents: Sequence[Document],
-    passages: Passages | None,
-    counts: Path,
     index: IndexSection,
-    language: str | None = None,
-) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
-    """BM25's terms behind the vectors of documents without queries, as :func:`vtkit.search.lexical.with_bm25` adds
-    them, with the weight that snippets choose.
+    language: str | None,
+    vectors: sp.csr_matrix,
+    passages: Passages | None,
+) -> tuple[Bm25, float, tuple[float, float]]:
+    """BM25 over documents without queries, the weight of the encoder beside it that snippets choose, and the deviations
+    of the scores of both.
 
     Args:
-        vectors: of ``documents``, as they are indexed, or of their ``passages``.
-        counts: folder in which the counts of BM25's terms are kept.
         language: of the texts, an ISO 639 code, or several separated by commas; None: detected.
+        vectors: of ``documents``, as they are indexed, or of their ``passages``.
     """
     from vtkit.search.engine import index_in_memory
-    from vtkit.search.lexical import with_bm25
 
     collection = RetrievalSet("the documents", documents, [], {})
     language = language or languages_of(collection.contents)
     if language is None:
         raise RecipeError("BM25 needs the language, which the texts do not show. Name it with --language.")
     system = SparseSystem(index_in_memory(vectors, passages), query_vectors(encoder, index, "encoding snippets"))
-    bm25 = Bm25System.over(collection, language, index.bm25_analyser, passages, counts)
+    bm25 = Bm25System.over(collection, language, index.bm25_analyser, passages)
     queries = fusion_queries(collection, None, SEED, index.passages)
     weight = fusion_weight(queries, system, partial(SparseSystem.over, encoder, settings=index), bm25, "nDCG@10")
     console.say(f"compared with BM25 on {weight.queries:,} {weight.kind}, the encoder weighs {weight.weight:g}")
-    return with_bm25(vectors, bm25.bm25, weight.weight, weight.deviations)
+    return bm25.bm25, weight.weight, weight.deviations

@@ -139,13 +139,13 @@ class Bm25System:
         language: str,
         analysis: Analysis,
         passages: Passages | None = None,
-        counts: Path | None = None,
     ) -> Bm25System:
-        """BM25 with the analyser of a language, or over plain words; the counts of its terms are kept in ``counts``."""
+        """BM25 with the analyser of a language, or over plain words; an index of its own can take over the counts of
+        its terms."""
         contents = row_contents(collection.documents, passages)
         if "," not in language and (why := misfit(collection.contents, language)) is not None:
             console.once(console.warn, f'{collection.name}: {why}. Name its languages, such as language = "en,hi"')
-        bm25 = Bm25.build(contents, language, analysis, kept=counts, passages=passages)
+        bm25 = Bm25.build(contents, language, analysis, passages=passages, keep_counts=True)
         if bm25.languages:
             shown, rows = ", ".join(f"{code} {n:,}" for code, n in bm25.languages.items()), passages and "passages"
             text = f"{collection.name}: BM25 analyses each text as its language: {shown} {rows or 'documents'}"

@@ -13,52 +13,46 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from vtkit.data.document_files import DOCUMENTS, read_document_file, write_documents
+from vtkit.data.document_files import read_document_file, write_documents
 from vtkit.data.executors import executed_by
 from vtkit.data.hub import located
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.rows import RECOGNISED, Columns
 from vtkit.data.synthetic_queries import joined, random_snippets, units
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
-from vtkit.encoder.documents import Dimensions
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.encoder.model_folder import loaded_files
 from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
 from vtkit.evaluation.systems import Bm25System
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
-from vtkit.pipeline.search import Searched, searched
+from vtkit.pipeline.search import searched
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.encode_corpus import EncodedSet, EncodeResult
 from vtkit.pipeline.steps.fusion import FUSION, FusionResult
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
-from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import Counted
 from vtkit.search.drift import BUILT, UNTRIMMED
-from vtkit.search.folders import ENCODING, SEARCH, Encoding, IndexFolder, encode_folder, write_index
-from vtkit.search.index_info import IndexRecord
+from vtkit.search.folders import copy_index, encode_folder, index_folder
+from vtkit.search.index_info import RECORD
 from vtkit.search.languages import languages_of
-from vtkit.search.lexical import with_bm25
 from vtkit.search.passages import Passages, row_contents
 from vtkit.search.searcher import Searcher
-from vtkit.search.segments import GENERATIONS, SEGMENTS, TERM_COUNTS, Segment, State, keep_held, keep_vectors
-from vtkit.search.stored_vectors import VECTORS, read_vectors
+from vtkit.search.segments import Manifest, generation_of
+from vtkit.search.sharded_encoding import EncodeTexts
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.settings.source import Scratch
 from vtkit.settings.types import SEED
 from vtkit.system import console
-from vtkit.system.checksums import files_of, records_in, write_record
+from vtkit.system.checksums import records_in, write_record
 from vtkit.system.errors import DataError, RecipeError
-from vtkit.system.outputs import flush, publish, refuse_existing, replaced, write_atomically
+from vtkit.system.outputs import refuse_existing, replaced, write_atomically
 from vtkit.system.results import Result
 from vtkit.transfer import latent_units
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import whole_ids
-from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 RECIPE, CORPUS, TEXTS, RUNS = "recipe.toml", "corpus.jsonl", "texts.txt", "runs"
 """In the folder: the recipe, the documents as they were read, pieces of them to learn from, and the run."""
@@ -132,7 +126,7 @@ def build_index(
         VtkitError: documents or models cannot be read, or a stage stops the run.
     """
     begun = time.monotonic()
-    if (out / SEARCH).exists() or out / BEGUN not in records_in(out):
+    if (out / RECORD).exists() or out / BEGUN not in records_in(out):
         refuse_existing(out)
     read = read_document_file(documents, columns)
     if not any(document.contents.strip() for document in read):
@@ -173,9 +167,9 @@ def build_index(
             with replaced(out / TEXTS) as fresh, fresh.open("w", encoding="utf-8") as file:
                 file.writelines(f"{piece}\n" for document in read for piece in _pieces(document.contents))
         finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
-        found = searched(finished.folder, model=None, collection=None)
+        home, manifest = searched(finished.folder, model=None, collection=None)
         (step,) = (step for step in finished.steps if step.startswith("encode:"))
-        encoding, vectors = result_of(finished.steps[step], EncodeResult).sets[CORPUS], finished.steps[step] / CORPUS
+        encoding = result_of(finished.steps[step], EncodeResult).sets[CORPUS]
         trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
         weight, chosen = None, ""
         if FUSION.name in finished.steps:
@@ -184,21 +178,14 @@ def build_index(
     else:
         chosen = f"the documents' {tokens:,} tokens are too few to learn latent terms from"
         console.say(f"BM25 ranks alone: {chosen}. With more documents, build again into a new folder")
-        found = _bm25_alone(read, out / RUNS, model, language, recipe.index.model_copy(update={"passages": None}))
-        encoding, weight, trimmed, vectors = EncodedSet(), 0.0, None, out / RUNS / CORPUS
-    searcher = Searcher.load(*found)
-    publish(Path(found.model), out / "model")
-    (out / GENERATIONS).mkdir(exist_ok=True)
-    publish(found.folder, out / GENERATIONS / "1")
-    with executed_by(recipe.run):
-        _keep_segment(out / SEGMENTS / "1", vectors, found, read)
-    State(1, (Segment("1", len(read)),)).save(out)
+        home, index = out / RUNS / "index", recipe.index.model_copy(update={"passages": None})
+        with executed_by(recipe.run):
+            manifest = _bm25_alone(read, out / RUNS, model, language, index)
+        encoding, weight, trimmed = EncodedSet(), 0.0, None
     if trimmed is not None and recipe.source.model is not None:
         load_tokenizer(recipe.source.model).backend_tokenizer.save(str(out / UNTRIMMED))
-    of_index = found.settings.model_dump(mode="json", exclude_defaults=True, exclude={"documents"})
-    made = IndexFolder("model", len(read), len(searcher.index.postings.lists.entries), found.settings.engine, of_index)
-    flush(path for part in (GENERATIONS, SEGMENTS, "model") for path in (out / part, *(out / part).rglob("*")))
-    write_record(out / SEARCH, made.to_json(), loaded_files(out / "model"))  # from here on it is an index
+    copy_index(home, manifest, out)  # from here on it is an index
+    searcher = Searcher.load(*searched(out, model=None, collection=None))
     snippets = random_snippets([document.contents for document in read], EXAMPLES, SEED)
     examples, times = [], []
     for query in snippets[:1] + snippets:  # the first time, code is compiled
@@ -213,9 +200,9 @@ def build_index(
         fusion=chosen,
         passages=encoding.passages,
         share_cut=encoding.share_cut,
-        length=found.settings.document_length,
+        length=manifest.index.document_length,
         lost_tokens=None if trimmed is None else trimmed.lost,
-        index_bytes=sum(path.stat().st_size for path in found.folder.rglob("*") if path.is_file()),
+        index_bytes=sum(path.stat().st_size for path in generation_of(out).rglob("*") if path.is_file()),
         seconds=time.monotonic() - begun,
         query_ms=float(median(times[1:] or [0.0])),
         examples=tuple(examples[1:]),
@@ -243,8 +230,8 @@ def _passage_words(model: str, documents: Sequence[Document], index: IndexSectio
     return words
 
 
-def _bm25_alone(documents: Sequence[Document], work: Path, model: str, language: str, index: IndexSection) -> Searched:
-    """A model and an index in ``work`` in which BM25 ranks alone, with the vectors in ``work/corpus.jsonl``: they have
+def _bm25_alone(documents: Sequence[Document], work: Path, model: str, language: str, index: IndexSection) -> Manifest:
+    """Fill ``work/index`` with an index in which BM25 ranks alone, and ``work/model`` with its model. The vectors have
     one weight, at a special token of the embedder's tokenizer, and that of queries does not count."""
     shutil.rmtree(work, ignore_errors=True)
     tokenizer = load_tokenizer(model)
@@ -253,31 +240,11 @@ def _bm25_alone(documents: Sequence[Document], work: Path, model: str, language:
     bias[tokenizer.all_special_ids[0]] = 10.0
     save_encoder(as_sparse_encoder(plain, tokenizer, work / "scratch"), work / "model")
     encoder, vectors = load_encoder(str(work / "model")), work / CORPUS
-    encode_folder(encoder, str(work / "model"), documents, vectors, work / "shards", max_length=8, language=language)
-    rows = read_vectors(vectors / VECTORS)
+    encoding = EncodeTexts(encoder, "document", max_length=8)
+    encode_folder(encoding, str(work / "model"), documents, vectors, work / "shards", language=language)
     bm25 = Bm25System.over(RetrievalSet("the documents", documents, [], {}), language, index.bm25_analyser).bm25
-    blocks, part = with_bm25(rows, bm25, 0.0, (1.0, 1.0))
-    write_index(work / "index", index, blocks, vectors / DOCUMENTS, tokenizer_digest(encoder.tokenizer), part)
-    return Searched(str(work / "model"), work / "index", index)
-
-
-def _keep_segment(segment: Path, vectors: Path, index: Searched, documents: Sequence[Document]) -> None:
-    """Keep the run's ``vectors`` of the documents, and what else is dear to make, as the first segment of the index."""
-    keep_vectors(segment, vectors)
-    stored = read_vectors(vectors / VECTORS)
-    passages = Passages.load(vectors, stored.shape[0])
-    record, settings, encoder = IndexRecord.load(index.folder), index.settings, load_encoder(index.model)
-    texts = row_contents(documents, passages)
-    encoding = Encoding(
-        index.model, record.tokenizer, "document", settings.document_length, settings.precision, len(texts),
-        record.vocabulary, stored.nnz, top_dimensions=settings.candidate_dimensions,
-        mass=Dimensions.of(encoder).mass(settings), of=Dimensions.of(encoder),
-    )  # fmt: skip
-    if record.lexical is not None:
-        cut = analyser(record.lexical.language, record.lexical.analysis)
-        Counted.in_texts(texts, cut).joined().save(segment / TERM_COUNTS)
-    keep_held(segment, encoder, texts, settings)
-    write_record(segment / ENCODING, encoding.to_json(), files_of(segment))
+    made = index_folder(vectors, work / "index", index, encoder, documents, (bm25, 0.0, (1.0, 1.0)))
+    return made.searched_by(str(work / "model"), index)
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -343,7 +343,7 @@ def _opened(name: str, folder: str, settings: ComparisonSettings) -> Collection:
 def _named(name: str, index: IndexSection | None) -> list[Named]:
     """The systems that ``name`` stands for. A run stands for its final model and, if that is another, its deployed
     index."""
-    from vtkit.search.folders import is_index_folder
+    from vtkit.search.segments import is_index_folder
 
     settings = index or IndexSection()
     if name in ("bm25", "bm25-words"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vtkit.settings.engines import ENGINE
 from vtkit.settings.index import IndexSection
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from vtkit.search.searcher import Searcher
-
-
-class Searched(NamedTuple):
-    """The parts that a searcher is loaded from."""
-
-    model: str  # folder or hub id
-    folder: Path  # of the index
-    settings: IndexSection
+    from vtkit.search.segments import Manifest
 
 
 def open_searcher(
@@ -31,42 +24,40 @@ def open_searcher(
 ) -> Searcher:
     """The searcher of :func:`searched`; the same arguments and errors. ``query_language`` is the ISO 639-1 code of
     queries that go through the run's own translations."""
-    loaded_from = searched(folder, model=model, collection=collection)
     from vtkit.search.searcher import Searcher
+    from vtkit.search.segments import Manifest
 
-    if query_language is None:
-        while True:
-            try:
-                return Searcher.load(*loaded_from)
-            except (DataError, OSError):  # of a state that was replaced, and removed with the next change
-                before, loaded_from = loaded_from, searched(folder, model=model, collection=collection)
-                if loaded_from.folder == before.folder:
-                    raise
-    from vtkit.pipeline.folder import is_run_folder, open_run
-    from vtkit.search.bridge_queries import FOLDER
+    bridge = None
+    if query_language is not None:
+        from vtkit.pipeline.folder import is_run_folder, open_run
+        from vtkit.search.bridge_queries import FOLDER
 
-    places = [folder / FOLDER]
-    if is_run_folder(folder) and "transfer" in (steps := open_run(folder).steps):
-        places.insert(0, steps["transfer"] / FOLDER)
-    bridge = next((place for place in places if place.is_dir()), places[-1])
-    return Searcher.load(*loaded_from, bridge=(bridge, query_language))
+        places = [folder / FOLDER]
+        if is_run_folder(folder) and "transfer" in (steps := open_run(folder).steps):
+            places.insert(0, steps["transfer"] / FOLDER)
+        bridge = next((place for place in places if place.is_dir()), places[-1]), query_language
+    while True:
+        home, manifest = searched(folder, model=model, collection=collection)
+        try:
+            return Searcher.load(home, manifest, bridge)
+        except (DataError, OSError):  # of a generation that was replaced, and removed with the next change
+            if Manifest.load(home).generation == manifest.generation:
+                raise
 
 
-def searched(folder: Path, *, model: str | None, collection: str | None) -> Searched:
-    """Model and index of a run on disk, or of a folder that ``vtkit index`` made, which has one of each.
+def searched(folder: Path, *, model: str | None, collection: str | None) -> tuple[Path, Manifest]:
+    """The folder and the manifest of an index of a run on disk, or of one that ``vtkit index`` or ``vtkit build`` made.
 
     Args:
         model: stage whose model and index to use, as it was judged; None for the final one, in the index to be used.
         collection: evaluation set; None for the first.
     """
-    from vtkit.search.folders import is_index_folder, searched_by
-    from vtkit.search.segments import generation_of
+    from vtkit.search.segments import Manifest, is_index_folder, open_manifest
 
     if is_index_folder(folder):
         if model is not None or collection is not None:
             raise RecipeError(f"{folder} is a single index: --model and --collection apply to runs only.")
-        encoder, settings = searched_by(folder)
-        return Searched(encoder, generation_of(folder), settings)
+        return folder, open_manifest(folder)
     from vtkit.pipeline.folder import open_run
     from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
     from vtkit.pipeline.steps.index_corpus import IndexResult
@@ -86,7 +77,7 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. It has {', '.join(sets)}.")
-    return Searched(run.model(name), index / chosen, run.index)
+    return index / chosen, Manifest.load(index / chosen).searched_by(run.model(name), run.index)
 
 
 # settings of [index] that are a run's own
@@ -97,9 +88,7 @@ def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
     """The name of an encoder (the final model of a run, if ``name`` is its folder); and the settings of ``[index]`` and
     the language of the run, or of the index that ``vtkit build`` made, that the encoder is the model of."""
     from vtkit.pipeline.folder import is_run_folder, open_run
-    from vtkit.search.folders import is_index_folder, searched_by
-    from vtkit.search.index_info import IndexRecord
-    from vtkit.search.segments import generation_of
+    from vtkit.search.segments import is_index_folder, open_manifest
 
     place = Path(name)
     home = place.absolute().parent if place.name == "model" else place
@@ -107,8 +96,8 @@ def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
         run = open_run(home)
         return run.model(run.final_model) if home == place else name, run.index, run.language
     if is_index_folder(home) and (home / "model").is_dir():
-        lexical = IndexRecord.load(generation_of(home)).lexical
-        return str(home / "model"), searched_by(home)[1], None if lexical is None else lexical.language
+        manifest = open_manifest(home)
+        return str(home / "model"), manifest.index, None if manifest.lexical is None else manifest.lexical.language
     return name, None, None
 
 
@@ -127,7 +116,8 @@ def open_served(
     """
     from vtkit.encoder.model_folder import find_model
     from vtkit.pipeline.folder import is_run_folder
-    from vtkit.search.folders import candidates_of, is_index_folder
+    from vtkit.search.folders import candidates_of
+    from vtkit.search.segments import is_index_folder
 
     folders = [Path(name) for name in names if is_run_folder(Path(name)) or is_index_folder(Path(name))]
     models = [name for name in names if Path(name) not in folders]
@@ -139,7 +129,8 @@ def open_served(
             called = folder.absolute().name + (f":{stage}" if len(stages) > 1 else "")
             unique = called if called not in wanted else f"{folder}{':' + stage if stage else ''}"
             wanted[unique] = searched(folder, model=stage, collection=collection)
-    name = models[0] if models else next(iter(wanted.values())).model
+    used = {called: str(manifest.model) for called, (_, manifest) in wanted.items()}
+    name = models[0] if models else next(iter(used.values()))
     find_model(name, "model")  # before imports that take seconds
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.documents import Dimensions
@@ -150,10 +141,10 @@ def open_served(
     encoder = load_encoder(name, fastest_device(), "model")
     searchers = {called: replace(Searcher.load(*found), marks=True) for called, found in wanted.items()}
     for called, searcher in searchers.items():
-        if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
+        if isinstance(searcher.encoder, TransformerQueries) and used[called] == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
     first = None if models else next(iter(wanted))
-    settings = wanted[first].settings if first else settings_of(name)[1]
+    settings = wanted[first][1].index if first else settings_of(name)[1]
     index, length = settings or IndexSection(), max_length or (settings.document_length if settings else None)
-    candidates = index.candidate_dimensions if models else candidates_of(folders[0], index)
+    candidates = candidates_of(*wanted[first]) if first else index.candidate_dimensions
     return first or models[0], encoder, searchers, first, length, candidates, Dimensions.of(encoder).mass(index)

@@ -66,6 +66,7 @@ class Bm25:
     index: ExactIndex
     terms: TermDimensions
     languages: dict[str, int]  # documents in each, the most frequent first; empty if there is only one
+    counted: Counted | None = None  # what the impacts were made from, if it was to be kept
 
     @classmethod
     def build(
@@ -74,21 +75,20 @@ class Bm25:
         language: str,
         analysis: Analysis = "full",
         folder: Path | None = None,
-        kept: Path | None = None,
         passages: Passages | None = None,
+        *,
+        keep_counts: bool = False,
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``, or the
         documents whose ``passages`` they are: its statistics are then those of the passages. Postings are
-        kept in ``folder``, if there is one, and mapped. The counts are written into the folder ``kept``, if there is
-        one (:meth:`TermCounts.save`)."""
+        kept in ``folder``, if there is one, and mapped. With ``keep_counts``, the counts stay in memory."""
         cut = analyser(language, analysis)
         counted = Counted.in_texts(texts, cut, folder)
-        if kept is not None:
-            counted.joined().save(kept)
         names = dict.fromkeys(term.partition(MARK)[0] for term in counted.terms if cut.query_runs is not None)
         languages = Counter(dict(zip(names, counted.documents.tolist(), strict=False)))
         index = ExactIndex.build(counted.impacts(cut.b), passages, folder)
-        return cls(index, TermDimensions.of(cut, counted.terms), dict(languages.most_common()))
+        terms, kept = TermDimensions.of(cut, counted.terms), counted if keep_counts else None
+        return cls(index, terms, dict(languages.most_common()), kept)
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""

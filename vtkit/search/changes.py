@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,14 +24,12 @@ from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Document
 from vtkit.data.rows import check_id
 from vtkit.data.sequences import Lazy
-from vtkit.encoder.documents import Blocks, Dimensions
-from vtkit.search.analysers import Analyser, analyser
-from vtkit.search.bm25 import Counted, TermDimensions
+from vtkit.search.analysers import analyser
+from vtkit.search.bm25 import Counted
 from vtkit.search.drift import UNTRIMMED, Drift
 from vtkit.search.fields import ConditionError, Fields
-from vtkit.search.folders import ENCODING, derive, encode_folder, is_index_folder, read_encoding, searched_by
-from vtkit.search.index_info import REBUILD, RECORD, IndexRecord, LexicalRecord
-from vtkit.search.lexical import LexicalPart
+from vtkit.search.folders import ENCODING, encode_folder, read_encoding, write_index
+from vtkit.search.index_info import REBUILD, RECORD
 from vtkit.search.passages import row_contents
 from vtkit.search.searcher import Documents
 from vtkit.search.segments import (
@@ -39,20 +37,21 @@ from vtkit.search.segments import (
     HELD,
     SEGMENTS,
     TERM_COUNTS,
+    Manifest,
     Segment,
-    State,
     generation_of,
+    is_index_folder,
     keep_held,
     living_counts,
     living_passages,
     living_vectors,
+    open_manifest,
     passages_of,
     write_living_documents,
 )
 from vtkit.search.stored_vectors import VECTORS, write_vectors
-from vtkit.settings.index import IndexSection
 from vtkit.system import console
-from vtkit.system.checksums import files_of, write_record
+from vtkit.system.checksums import files_of, verify, write_record
 from vtkit.system.errors import DataError, RecipeError, machine_errors
 from vtkit.system.outputs import held, new_folder
 from vtkit.system.results import Result
@@ -97,36 +96,46 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.sides import tokenizer_of
+    from vtkit.search.sharded_encoding import EncodeTexts
 
     _check(documents)
     with _changing(home) as change:
         encoder = change.encoder
-        if tokenizer_digest(output_tokenizer(encoder)) != change.record.tokenizer:
+        if tokenizer_digest(output_tokenizer(encoder)) != change.manifest.tokenizer:
             raise DataError(f"{home} was made with another vocabulary than the model {change.model} has. {REBUILD}")
-        first = read_encoding(change.segment(change.state.segments[0]))
-        name = change.next_name(change.state)
+        index, lexical = change.manifest.index, change.manifest.lexical
+        first = read_encoding(change.segment(change.manifest.segments[0]))
+        name = change.next_name(change.manifest)
         with new_folder(home / SEGMENTS / name) as work:
+            encoding = EncodeTexts(
+                encoder, "document", first.max_length, first.top_dimensions, first.mass, first.precision
+            )
             encode_folder(
-                encoder, change.model, documents, work, home / SHARDS,
-                max_length=first.max_length, top_dimensions=first.top_dimensions, mass=first.mass,
-                precision=first.precision, passages=change.index.passages, run=first.run, language=first.language,
+                encoding, change.model, documents, work, home / SHARDS,
+                passages=index.passages, run=first.run, language=first.language,
             )  # fmt: skip
             texts = row_contents(documents, passages_of(work))
-            keep_held(work, encoder, texts, change.index)
-            if change.record.lexical is not None:
-                Counted.in_texts(texts, change.analyser).joined().save(work / TERM_COUNTS)
+            keep_held(work, encoder, texts, index)
+            if lexical is not None:
+                cut = analyser(lexical.language, lexical.analysis)
+                Counted.in_texts(texts, cut).joined().save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
             there = Documents.open(generation_of(home) / DOCUMENTS)
-            old, cut = Lazy(len(there), lambda number: there[number].contents), tokenizer_of(encoder, "document")
-            drift = Drift.between(old, row_contents(documents, None), cut, home / UNTRIMMED)
+            old, tokenizer = Lazy(len(there), lambda number: there[number].contents), tokenizer_of(encoder, "document")
+            drift = Drift.between(old, row_contents(documents, None), tokenizer, home / UNTRIMMED)
         replaced = change.numbers_of({document.id for document in documents})
-        state = change.state.without(np.array(sorted(replaced.values()), dtype=np.int64))
-        segments, added = (*state.segments, Segment(name, len(documents))), state.added + len(documents)
-        state = change.switch(change.merged_where_needed(replace(state, segments=segments, added=added)))
+        left = change.manifest.without(np.array(sorted(replaced.values()), dtype=np.int64))
+        manifest = replace(
+            left,
+            segments=(*left.segments, Segment(name, len(documents))),
+            documents=left.documents + len(documents),
+            added=left.added + len(documents),
+        )
+        manifest = change.switch(change.merged_where_needed(manifest))
         reasons = [*drift.reasons]
-        if state.added > MOST_ADDED * state.documents:
-            reasons.append(f"{state.added:,} documents are newer than the index, which has {state.documents:,}")
-        counts = len(documents) - len(replaced), len(replaced), 0, state.documents, len(state.segments)
+        if manifest.added > MOST_ADDED * manifest.documents:
+            reasons.append(f"{manifest.added:,} documents are newer than the index, which has {manifest.documents:,}")
+        counts = len(documents) - len(replaced), len(replaced), 0, manifest.documents, len(manifest.segments)
         return Changed(*counts, drift, tuple(reasons))
 
 
@@ -158,29 +167,29 @@ def delete(home: Path, ids: Collection[str] = (), where: str | None = None) -> C
         known = change.numbers_of(set(ids))
         numbers = set(known.values())
         if where is not None:
-            if (of_fields := change.record.fields) is None:
+            if (kinds := change.manifest.fields) is None:
                 raise ConditionError("the documents of this index have no fields, so there is nothing to choose by")
-            fields = Fields.open(generation_of(home), of_fields, change.state.documents)
-            numbers |= set(np.flatnonzero(fields.passing(where)[: change.state.documents]).tolist())
+            fields = Fields.open(generation_of(home), kinds, change.manifest.documents)
+            numbers |= set(np.flatnonzero(fields.passing(where)[: change.manifest.documents]).tolist())
         unknown = [name for name in dict.fromkeys(ids) if name not in known]
         if not numbers:
             raise DataError(f"{home} has no such document, so nothing was deleted.")
         if unknown:
             shown = ", ".join(console.one_line(name, 40) for name in unknown[:5])
             console.warn(f"{len(unknown):,} of {len(set(ids)):,} ids are not in {home}: {shown}")
-        state = change.state.without(np.array(sorted(numbers), dtype=np.int64))
-        if not state.segments:
+        manifest = change.manifest.without(np.array(sorted(numbers), dtype=np.int64))
+        if not manifest.segments:
             raise DataError(f"{home}: these are all documents, and an index needs one. Remove the folder instead.")
-        state = change.switch(change.merged_where_needed(state))
-        return Changed(0, 0, len(numbers), state.documents, len(state.segments))
+        manifest = change.switch(change.merged_where_needed(manifest))
+        return Changed(0, 0, len(numbers), manifest.documents, len(manifest.segments))
 
 
 def merge(home: Path) -> Changed:
     """Merge the segments of the index in ``home`` into one without deleted documents, and derive what a search reads
     anew, whether it is damaged or not."""
     with _changing(home, mends=True) as change:
-        state = change.switch(change.merged(change.state, 0))
-        return Changed(0, 0, 0, state.documents, len(state.segments))
+        manifest = change.switch(change.merged(change.manifest, 0))
+        return Changed(0, 0, 0, manifest.documents, len(manifest.segments))
 
 
 @contextmanager
@@ -188,16 +197,18 @@ def _changing(home: Path, *, mends: bool = False) -> Iterator[_Change]:
     """Hold the index in ``home``, and remove what changes that were killed have left."""
     if not is_index_folder(home):
         raise RecipeError(
-            f"{home} is no folder that vtkit index or vtkit build made. The index of a run does not change: encode the "
-            f"documents with its model (vtkit encode {home} DOCUMENTS), and index the vectors with vtkit index."
+            f"{home} is no folder that vtkit index or vtkit build made. The index of a run does not change. Copy it, "
+            f"which takes no time and no space, and change the copy: vtkit index {home} --out FOLDER."
         )
     with machine_errors(home.absolute()), held(home / LOCK, f"a change of {home}"):
-        state = State.load(home)
-        _remove_others(home / SEGMENTS, {segment.name for segment in state.segments})
-        _remove_others(home / GENERATIONS, {str(state.generation)})
-        for segment in state.segments:
+        manifest, model = Manifest.load(home), str(open_manifest(home).model)
+        _remove_others(home / SEGMENTS, {segment.name for segment in manifest.segments})
+        _remove_others(home / GENERATIONS, {str(manifest.generation)})
+        for segment in manifest.segments:
             read_encoding(home / SEGMENTS / segment.name)  # its files are whole
-        yield _Change(home, state, *searched_by(home), mends)
+        if not mends:  # files of the generation may be damaged: none is read
+            verify(home / RECORD)
+        yield _Change(home, manifest, model)
 
 
 def _remove_others(folder: Path, names: Collection[str]) -> None:
@@ -211,16 +222,8 @@ class _Change:
     """An index that this process alone changes."""
 
     home: Path
-    state: State
-    model: str
-    index: IndexSection
-    mends: bool  # whether files of the generation may be damaged: none but its record is read
-
-    @cached_property
-    def record(self) -> IndexRecord:
-        """The record of the index before the change."""
-        folder = generation_of(self.home)
-        return IndexRecord.from_file(folder / RECORD, REBUILD) if self.mends else IndexRecord.load(folder)
+    manifest: Manifest  # before the change
+    model: str  # its folder or hub id, from here
 
     @cached_property
     def encoder(self) -> SparseEncoder:
@@ -229,19 +232,13 @@ class _Change:
 
         return load_encoder(self.model, fastest_device())
 
-    @cached_property
-    def analyser(self) -> Analyser:
-        """The analyser of its BM25."""
-        assert self.record.lexical is not None
-        return analyser(self.record.lexical.language, self.record.lexical.analysis)
-
     def segment(self, segment: Segment) -> Path:
         """The folder of a segment."""
         return self.home / SEGMENTS / segment.name
 
-    def next_name(self, state: State) -> str:
+    def next_name(self, manifest: Manifest) -> str:
         """The name of a new segment."""
-        return str(1 + max(int(segment.name) for segment in (*self.state.segments, *state.segments)))
+        return str(1 + max(int(segment.name) for segment in (*self.manifest.segments, *manifest.segments)))
 
     def numbers_of(self, ids: Collection[str]) -> dict[str, int]:
         """The number of each living document with one of these ``ids``."""
@@ -254,17 +251,17 @@ class _Change:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path} is missing or damaged. Derive it anew with vtkit merge {self.home}.") from error
 
-    def merged_where_needed(self, state: State) -> State:
-        """``state`` within the bounds on segments and on deleted documents."""
-        deleted = sum(len(segment.deleted) for segment in state.segments)
-        if deleted > MOST_DELETED * (deleted + state.documents):
-            return self.merged(state, 0)
-        return self.merged(state, 1) if len(state.segments) > MOST_SEGMENTS else state
+    def merged_where_needed(self, manifest: Manifest) -> Manifest:
+        """``manifest`` within the bounds on segments and on deleted documents."""
+        deleted = sum(len(segment.deleted) for segment in manifest.segments)
+        if deleted > MOST_DELETED * (deleted + manifest.documents):
+            return self.merged(manifest, 0)
+        return self.merged(manifest, 1) if len(manifest.segments) > MOST_SEGMENTS else manifest
 
-    def merged(self, state: State, kept: int) -> State:
-        """``state`` with the segments behind the first ``kept`` merged into one, without deleted documents."""
-        parts = replace(state, segments=state.segments[kept:])
-        whole = Segment(self.next_name(state), parts.documents)
+    def merged(self, manifest: Manifest, kept: int) -> Manifest:
+        """``manifest`` with the segments behind the first ``kept`` merged into one, without deleted documents."""
+        parts = replace(manifest, segments=manifest.segments[kept:])
+        whole = Segment(self.next_name(manifest), sum(int(each.living.sum()) for each in parts.segments))
         first = self.segment(parts.segments[0])
         with new_folder(self.segment(whole)) as work:
             for name in [name for name in (HELD, VECTORS) if (first / name).is_dir()]:
@@ -277,31 +274,17 @@ class _Change:
                 passages.save(work)
             encoding = replace(read_encoding(first), texts=vectors.shape[0], postings=vectors.nnz)
             write_record(work / ENCODING, encoding.to_json(), files_of(work))
-        return replace(state, segments=(*state.segments[:kept], whole))
+        return replace(manifest, segments=(*manifest.segments[:kept], whole))
 
-    def switch(self, state: State) -> State:
-        """Derive what a search of ``state`` reads, and let the index be that from one moment to the next. The model is
-        loaded only if its tokens are asked for."""
-        state = replace(state, generation=self.state.generation + 1)
-        before = self.record
-        dimensions = read_encoding(self.segment(state.segments[0])).of or Dimensions.of(self.encoder)
-        with new_folder(self.home / GENERATIONS / str(state.generation)) as work:
-            terms = None if before.lexical is None else partial(self._beside_terms, state, before.lexical)
-            derive(self.home, state, work, self.index, dimensions, lambda: self.encoder, before.tokenizer, terms)
-            after = IndexRecord.load(work)
-        state.save(self.home)
-        _remove_others(self.home / SEGMENTS, {segment.name for segment in state.segments})
-        if before.fields is not None and after.fields is not None:
-            for name, kind in before.fields.kinds.items():
-                if (now := after.fields.kinds.get(name, kind)) != kind:
+    def switch(self, manifest: Manifest) -> Manifest:
+        """Let the index be ``manifest``, with a generation of its own, from one moment to the next; the manifest that
+        is written. The model is loaded only if its tokens are asked for."""
+        manifest, before = replace(manifest, generation=self.manifest.generation + 1), self.manifest.fields
+        dimensions = read_encoding(self.segment(manifest.segments[0])).of
+        manifest = write_index(self.home, manifest, manifest.index, dimensions, lambda: self.encoder)
+        _remove_others(self.home / SEGMENTS, {segment.name for segment in manifest.segments})
+        if before is not None and manifest.fields is not None:
+            for name, kind in before.items():
+                if (now := manifest.fields.get(name, kind)) != kind:
                     console.warn(f"the field {console.one_line(name, 40)} was {kind} and is {now} now, for conditions")
-        return state
-
-    def _beside_terms(
-        self, state: State, lexical: LexicalRecord, rows: Blocks
-    ) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
-        """The ``rows`` of all living documents with BM25's terms behind them, in blocks."""
-        counts = living_counts(self.home, state)
-        terms = TermDimensions.of(self.analyser, counts.terms)
-        part = LexicalPart(replace(lexical, terms=len(terms)), terms, self.record.vocabulary)
-        return part.documents(rows(), counts.impacts(self.analyser.b)), part
+        return manifest

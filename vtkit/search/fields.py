@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.documents import METADATA
-from vtkit.search.index_info import REBUILD, FieldsRecord, Kind
+from vtkit.search.index_info import REBUILD, Kind
 from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.system.runtime import threads
@@ -157,7 +157,7 @@ def _schema(kinds: Mapping[str, Kind]) -> pyarrow.Schema:
     )
 
 
-def write_fields(folder: Path) -> FieldsRecord | None:
+def write_fields(folder: Path) -> Mapping[str, Kind] | None:
     """Write :data:`FIELDS` for the documents of ``folder``, and say the types; None, and no file, if they have no
     fields."""
     kinds = _kinds(folder / DOCUMENTS)
@@ -173,7 +173,7 @@ def write_fields(folder: Path) -> FieldsRecord | None:
         for batch in iter(lambda: list(islice(rows, _ROWS)), []):
             writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema))
     console.say(f"fields: {said(kinds)}")
-    return FieldsRecord(kinds)
+    return kinds
 
 
 def said(kinds: Mapping[str, Kind]) -> str:
@@ -260,8 +260,9 @@ class Fields:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, folder: Path, record: FieldsRecord, documents: int) -> Fields:
-        """The columns of the index in ``folder``; they stay readable if the file is replaced or removed."""
+    def open(cls, folder: Path, kinds: Mapping[str, Kind], documents: int) -> Fields:
+        """The columns, of these types, of the index in ``folder``; they stay readable if the file is replaced or
+        removed."""
         import pyarrow
 
         path = folder / FIELDS
@@ -269,9 +270,9 @@ class Fields:
             table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
         except (OSError, pyarrow.ArrowException) as error:
             raise DataError(f"{path} is missing or damaged ({type(error).__name__}). {REBUILD}") from error
-        if table.schema.names != list(record.kinds) or table.num_rows < documents:
+        if table.schema.names != list(kinds) or table.num_rows < documents:
             raise DataError(f"{path} belongs to other documents. {REBUILD}")
-        return cls(record.kinds, table.cast(_schema(record.kinds)))
+        return cls(kinds, table.cast(_schema(kinds)))
 
     def passing(self, where: str) -> NDArray[np.bool_]:
         """The documents that meet the condition ``where``, (documents,) bool; a missing value meets no comparison.

@@ -1,11 +1,9 @@
-"""Facts about an index, whichever engine searches it: counts, the parts of a document's score, and its record."""
+"""Facts about an index, whichever engine searches it: counts, and the parts of a document's score."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,15 +11,14 @@ import numpy.typing as npt
 
 from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity
 from vtkit.settings.analysers import Analysis
-from vtkit.settings.engines import Engine
-from vtkit.system.checksums import REMEDIES, verify
+from vtkit.system.checksums import REMEDIES
 from vtkit.system.errors import CollapseError
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-RECORD = "index.json"  # file of the record, in the folder of an index
+RECORD = "index.json"  # file of the manifest, in the folder of an index
 _LARGEST_WEIGHT = 1e15  # its square, and sums of many squares, are finite in float32
 
 REBUILD = REMEDIES[RECORD]  # what to do about a damaged index
@@ -110,7 +107,7 @@ def digest_of(documents: sp.csr_matrix, groups: Ids | None = None) -> str:
 
 @dataclass(frozen=True)
 class LexicalRecord(Result):
-    """The lexical part in the record of an index."""
+    """The lexical part in the manifest of an index."""
 
     language: str
     analysis: Analysis
@@ -125,31 +122,3 @@ class LexicalRecord(Result):
 
 Kind = Literal["text", "integer", "number", "date", "datetime", "boolean", "words"]
 """The type of a field; ``words`` is a list of texts."""
-
-
-@dataclass(frozen=True)
-class FieldsRecord(Result):
-    """The fields of documents in the record of an index."""
-
-    kinds: Mapping[str, Kind]  # type by name
-
-
-@dataclass(frozen=True)
-class IndexRecord(Result):
-    """The record of an index."""
-
-    engine: Engine
-    vocabulary: int  # dimensions of the encoder
-    tokenizer: str  # tokenizer_digest of the tokenizer that names them
-    lexical: LexicalRecord | None = None
-    fields: FieldsRecord | None = None  # None if the documents have none
-
-    @classmethod
-    def load(cls, folder: Path) -> IndexRecord:
-        """The record in ``folder``, an index whose files are as they were written.
-
-        Raises:
-            DataError: files are missing or damaged.
-        """
-        verify(folder / RECORD)
-        return cls.from_file(folder / RECORD, REBUILD)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.encoder.documents import row_blocks
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TERMS, Bm25, TermDimensions, read_terms
 from vtkit.search.index_info import LexicalRecord
@@ -25,6 +24,23 @@ class LexicalPart:
     record: LexicalRecord
     terms: TermDimensions
     vocabulary: int  # dimensions of the encoder; BM25's terms come after them
+
+    @classmethod
+    def weighted(
+        cls, bm25: Bm25, vectors: sp.csr_matrix, weight: float, deviations: tuple[float, float]
+    ) -> LexicalPart:
+        """The part for documents of ``vectors`` that ``bm25`` ranks too.
+
+        The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of the two scores
+        times σ_encoder/w; for w = 0, BM25 alone. ``weight`` is w, ``deviations`` are σ of the encoder and of BM25. The
+        scale is the power of two that brings the largest impact nearest to the largest weight, so that weights kept in
+        few bits do not depend on it.
+        """
+        factors = (1.0, (1 - weight) / weight * (deviations[0] / deviations[1])) if weight else (0.0, 1.0)
+        largest = [float(part.max(initial=0.0)) or 1.0 for part in (vectors.data, bm25.index.lists.largest)]
+        scale = float(np.exp2(np.rint(np.log2(largest[0] / largest[1]))))
+        record = LexicalRecord(*bm25.terms.analyser.made_from, len(bm25.terms), scale, factors[0], factors[1] / scale)
+        return cls(record, bm25.terms, vectors.shape[1])
 
     def documents(self, vectors: Iterable[sp.csr_matrix], impacts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:
         """Encoder's weights and BM25's impacts side by side, in blocks of rows, (documents, width)."""
@@ -44,7 +60,7 @@ class LexicalPart:
         return [f"{PREFIX}{term}" for term in self.terms.numbers]
 
     def save(self, folder: Path) -> LexicalRecord:
-        """Write the terms into ``folder``; returns the part's entry in the record of the index."""
+        """Write the terms into ``folder``; returns the part's entry in the manifest of the index."""
         (folder / TERMS).write_text(json.dumps(list(self.terms.numbers), ensure_ascii=False), encoding="utf-8")
         return self.record
 
@@ -53,27 +69,3 @@ class LexicalPart:
         """The part of an index."""
         terms = TermDimensions.of(analyser(record.language, record.analysis), read_terms(folder, record.terms))
         return cls(record, terms, vocabulary)
-
-
-def with_bm25(
-    vectors: sp.csr_matrix, bm25: Bm25, weight: float, deviations: tuple[float, float]
-) -> tuple[Iterator[sp.csr_matrix], LexicalPart]:
-    """Documents with BM25's terms behind the dimensions of the encoder, in blocks of rows, and what queries need.
-
-    The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of the two scores times
-    σ_encoder/w; for w = 0, BM25 alone. The scale is the power of two that brings the largest impact nearest to the
-    largest weight, so that weights kept in few bits do not depend on it.
-
-    Args:
-        vectors: the encoder's, of documents as they are indexed, or of their passages.
-        bm25: over the same documents or passages.
-        weight: w.
-        deviations: σ of the encoder and of BM25.
-    """
-    impacts, terms = bm25.index.by_document(), bm25.terms
-    factors = (1.0, (1 - weight) / weight * (deviations[0] / deviations[1])) if weight else (0.0, 1.0)
-    largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
-    scale = float(np.exp2(np.rint(np.log2(largest[0] / largest[1]))))
-    record = LexicalRecord(*terms.analyser.made_from, len(terms), scale, factors[0], factors[1] / scale)
-    part = LexicalPart(record, terms, vectors.shape[1])
-    return part.documents(row_blocks(vectors), row_blocks(impacts)), part

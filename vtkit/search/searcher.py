@@ -28,13 +28,13 @@ from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.drift import said_of_unread
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.fields import ConditionError, Fields, typed_fields
-from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexRecord, Kind, Scores
+from vtkit.search.index_info import REBUILD, RECORD, Contributions, Ids, Kind, Scores
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, Places, SearchResult, SharedToken, Weighted
-from vtkit.search.segments import GENERATIONS, STATE, generation_of
+from vtkit.search.segments import GENERATIONS, Manifest
 from vtkit.search.words import PREFIX, READ, QueryWords, forms, words_found
-from vtkit.settings.index import IndexSection
 from vtkit.system import console
+from vtkit.system.checksums import verify
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.runtime import fastest_device
 from vtkit.vocabulary.forms import Vocabulary, whole_encodings
@@ -120,56 +120,52 @@ class Searcher:
     @classmethod
     def load(
         cls,
-        model: str,
-        index: Path,
-        settings: IndexSection,
+        home: Path,
+        manifest: Manifest,
         bridge: tuple[Path, str] | None = None,
         encoder: QueryEncoder | None = None,
     ) -> Searcher:
-        """The searcher of a model and an index.
+        """The searcher of the index in ``home``.
 
         Args:
-            index: the folder of one set's index: ``postings/``, ``documents.jsonl`` and ``index.json``.
-            settings: how its engine searches, and how queries are encoded; the engine itself is in ``index.json``.
+            manifest: that of the index, with a model that can be loaded from here.
             bridge: folder of translations that encode queries instead of the model, and the language of the queries.
             encoder: the model's query encoder, if it was loaded before.
         """
-        record = IndexRecord.load(index)
-        opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
-        documents = Documents.open(index / DOCUMENTS)
+        verify(home / RECORD)
+        generation, settings = home / GENERATIONS / str(manifest.generation), manifest.index
+        opened = open_index(settings, generation / POSTINGS)
+        documents = Documents.open(generation / DOCUMENTS)
         if len(documents) < opened.postings.ranked:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         if encoder is None:
-            encoder = BridgeQueries.load(*bridge, opened.info) if bridge else _query_encoder(model, record.tokenizer)
+            encoder = BridgeQueries.load(*bridge, opened.info) if bridge else _query_encoder(manifest)
         tokenizer = encoder.output_tokenizer
-        if tokenizer_digest(tokenizer) != record.tokenizer:
-            raise DataError(f"{index} was made with another vocabulary than the model {model} has. {REBUILD}")
+        if tokenizer_digest(tokenizer) != manifest.tokenizer:
+            raise DataError(f"{home} was made with another vocabulary than the model {manifest.model} has. {REBUILD}")
         vocabulary, input_vocabulary, lexical = Vocabulary(tokenizer), Vocabulary(encoder.tokenizer), None
         names = vocabulary.legible
-        if record.lexical is not None:
-            lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
-            names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
+        if manifest.lexical is not None:
+            lexical = LexicalPart.load(generation, manifest.lexical, manifest.vocabulary)
+            names = [*names, *[""] * (manifest.vocabulary - len(names)), *lexical.names()]
         telling = ["" if UNIT_OF_COMMON_WORDS.fullmatch(name) else name for name in names]
         special = frozenset(vocabulary.special)
         limits = settings.query_length, settings.query_top_dimensions
-        fields = None if record.fields is None else Fields.open(index, record.fields, len(documents))
+        fields = None if manifest.fields is None else Fields.open(generation, manifest.fields, len(documents))
         described = names, telling, vocabulary, input_vocabulary, special
         return cls(encoder, opened, documents, *described, *limits, fields, lexical)
 
     @property
-    def state(self) -> Path | None:
-        """The file that names the generation which this searcher should read; None if the index cannot change."""
-        state = self.documents.path.parents[2] / STATE
-        return state if self.documents.path.parents[1].name == GENERATIONS and state.is_file() else None
+    def record(self) -> Path:
+        """The file that names the generation which this searcher should read."""
+        return self.documents.path.parents[2] / RECORD
 
     def renewed(self) -> Searcher:
         """The searcher of the newest generation of the index, with the same query encoder; itself if it is that."""
-        if self.state is None or (newest := generation_of(self.state.parent)) == self.documents.path.parent:
+        newest = Manifest.load(self.record.parent)
+        if str(newest.generation) == self.documents.path.parent.name:
             return self
-        from vtkit.search.folders import searched_by
-
-        model, settings = searched_by(self.state.parent)
-        return replace(Searcher.load(model, newest, settings, encoder=self.encoder), marks=self.marks)
+        return replace(Searcher.load(self.record.parent, newest, encoder=self.encoder), marks=self.marks)
 
     def search(
         self, queries: Sequence[str], depth: int, *, skip: int = 0, where: str | None = None, why: bool = False
@@ -369,8 +365,9 @@ class Searcher:
         return named, roles
 
 
-def _query_encoder(model: str, tokenizer: str) -> StaticQueries | TransformerQueries | EncoderQueries:
-    """The lightest query encoder of ``model``: importing one for documents takes longer than a search."""
+def _query_encoder(manifest: Manifest) -> StaticQueries | TransformerQueries | EncoderQueries:
+    """The lightest query encoder of the model: importing one for documents takes longer than a search."""
+    model, tokenizer = str(manifest.model), manifest.tokenizer
     light = StaticQueries.load(model, tokenizer) or TransformerQueries.load(model, tokenizer)
     if light is not None:
         return light

@@ -1,37 +1,42 @@
-"""The state of a collection that changes. An index's folder has *segments*, which never change: the vectors of some
-documents as they were encoded, and whatever else is dear to make. Deletions are marks. A search reads a *generation*,
-which is derived from all living documents. One file, replaced by a rename, names the generation, its segments and their
+"""An index in a folder, which changes. Its *segments* never do: each has the vectors of some documents as they were
+encoded, and whatever else is dear to make. Deletions are marks. A search reads a *generation*, which is derived from
+all living documents. One file, the *manifest*, replaced by a rename, names the generation, its segments and their
 marks: a reader has the old state or the new one."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.encoder.documents import ROWS_AT_ONCE, held_tokens, row_blocks
+from vtkit.encoder.model_folder import loaded_files
 from vtkit.search.bm25 import Counted, TermCounts
+from vtkit.search.index_info import REBUILD, RECORD, Kind, LexicalRecord
 from vtkit.search.passages import PASSAGES, Passages
 from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
+from vtkit.settings.engines import Engine
 from vtkit.settings.index import IndexSection
-from vtkit.system.checksums import write_record
-from vtkit.system.errors import DataError
+from vtkit.system.checksums import OUTPUTS, files_of, read_record, write_record
+from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.system.outputs import publish
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-STATE, SEGMENTS, GENERATIONS = "collection.json", "segments", "generations"
+SEGMENTS, GENERATIONS = "segments", "generations"
 TERM_COUNTS, HELD = "terms", "held"
 """In a segment, beside vectors and documents: the counts of BM25's terms, and the tokens that each text holds, if the
 index weighs them."""
@@ -54,38 +59,57 @@ class Segment(Result):
 
 
 @dataclass(frozen=True)
-class State(Result):
-    """The generation that a search reads, and the segments that it was derived from, in the order of its documents."""
+class Manifest(Result):
+    """An index: how to search it, its segments in the order of their documents, and the generation derived from
+    them."""
 
-    generation: int
+    model: str | None  # hub id, or folder from that of the index; None: its run says which
+    settings: Mapping[str, Any]  # of `[index]`, for how queries are encoded and searched
+    engine: Engine
+    tokenizer: str  # vtkit.vocabulary.tokenizer_file.tokenizer_digest of the tokenizer that names the dimensions
+    vocabulary: int  # dimensions of the encoder
     segments: tuple[Segment, ...]
+    documents: int  # that are not deleted
+    postings: int = 0
+    generation: int = 1
     added: int = 0  # documents, since the index was made
+    lexical: LexicalRecord | None = None
+    fields: Mapping[str, Kind] | None = None  # types of the documents' fields by name; None if they have none
 
     @classmethod
-    def load(cls, home: Path) -> State:
-        """The state of the index in ``home``.
+    def load(cls, home: Path) -> Manifest:
+        """The manifest of the index in ``home``; files of the index are not looked at.
 
         Raises:
-            DataError: it cannot change, since it was made by an older version, or its file is damaged.
+            DataError: it is missing or damaged.
         """
-        if not (home / STATE).is_file():
-            raise DataError(
-                f"{home} has no {STATE}: an older version of vtkit made it, and it cannot change. Make it again with "
-                "vtkit index or vtkit build."
-            )
-        return cls.from_file(home / STATE, "Make the index again with vtkit index or vtkit build.")
+        return cls.from_file(home / RECORD, REBUILD)
 
     def save(self, home: Path) -> None:
         """Let the index in ``home`` be this, from one moment to the next."""
-        write_record(home / STATE, self.to_json(), ())
+        files, kept = [*files_of(home / GENERATIONS / str(self.generation))], {}
+        if (home / RECORD).exists():
+            known = read_record(home / RECORD).get(OUTPUTS, {}).items()
+            kept = {name: stated for name, stated in known if not name.startswith(f"{GENERATIONS}/")}
+        elif self.model is not None and (home / self.model).is_dir():
+            files += loaded_files(home / self.model)
+        write_record(home / RECORD, self.to_json(), files, kept)
 
     @property
-    def documents(self) -> int:
-        """Number of living documents."""
-        return sum(segment.documents - len(segment.deleted) for segment in self.segments)
+    def index(self) -> IndexSection:
+        """How queries are encoded and searched."""
+        try:
+            return IndexSection.model_validate({**self.settings, "engine": self.engine})
+        except ValidationError as error:
+            raise DataError(f"{RECORD} is damaged: its settings. {REBUILD}") from error
 
-    def without(self, numbers: NDArray[np.int64]) -> State:
-        """The state with marks on the documents that have these ``numbers`` in its generation, ascending; segments
+    def searched_by(self, model: str, index: IndexSection) -> Manifest:
+        """This manifest of a run's index, with the model and the settings of the run."""
+        settings = index.model_dump(mode="json", exclude_defaults=True, exclude={"documents", "engine"})
+        return replace(self, model=model, settings=settings)
+
+    def without(self, numbers: NDArray[np.int64]) -> Manifest:
+        """The manifest with marks on the documents that have these ``numbers`` in its generation, ascending; segments
         without a living document are left out."""
         kept, first = [], 0
         for segment in self.segments:
@@ -95,20 +119,34 @@ class State(Result):
             deleted = sorted((*segment.deleted, *living[own].tolist()))
             if len(deleted) < segment.documents:
                 kept.append(replace(segment, deleted=tuple(deleted)))
-        return replace(self, segments=tuple(kept))
+        return replace(self, segments=tuple(kept), documents=self.documents - len(numbers))
+
+
+def is_index_folder(folder: Path) -> bool:
+    """Whether ``folder`` has an index."""
+    return (folder / SEGMENTS).is_dir()
+
+
+def open_manifest(home: Path) -> Manifest:
+    """The manifest of the index in ``home``, with its model as it is loaded from here, wherever the folder was moved.
+
+    Raises:
+        DataError: the manifest is missing or damaged.
+        VtkitError: the model is gone, or only the index's run names it.
+    """
+    manifest = Manifest.load(home)
+    if manifest.model is None:
+        raise RecipeError(f"{home} belongs to a run. Name the run, or copy its index: vtkit index RUN --out FOLDER.")
+    if (home / manifest.model).is_dir():
+        return replace(manifest, model=str(home / manifest.model))
+    if os.path.isabs(manifest.model):
+        raise VtkitError(f"{home}: its documents were encoded with {manifest.model}, which is gone.")
+    return manifest
 
 
 def generation_of(home: Path) -> Path:
-    """The folder that a search of the index in ``home`` reads; ``home`` itself if an older version made it."""
-    return home / GENERATIONS / str(State.load(home).generation) if (home / STATE).exists() else home
-
-
-def keep_vectors(segment: Path, vectors: Path) -> None:
-    """Keep the vectors of a folder, their documents and passages in the folder ``segment``."""
-    segment.mkdir(parents=True, exist_ok=True)
-    for name in (VECTORS, DOCUMENTS, PASSAGES):
-        if (vectors / name).exists():
-            publish(vectors / name, segment / name)
+    """The folder that a search of the index in ``home`` reads."""
+    return home / GENERATIONS / str(Manifest.load(home).generation)
 
 
 def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index: IndexSection) -> None:
@@ -117,24 +155,26 @@ def keep_held(segment: Path, encoder: SparseEncoder, texts: Iterable[str], index
         write_vectors(held, segment / HELD)
 
 
-def living_vectors(home: Path, state: State, part: str = VECTORS) -> Iterator[sp.csr_matrix]:
+def living_vectors(home: Path, manifest: Manifest, part: str = VECTORS) -> Iterator[sp.csr_matrix]:
     """The rows of all living documents in a ``part`` of the segments, vectors or :data:`HELD`, in blocks, (rows,
     dimensions)."""
-    for segment in state.segments:
+    for segment in manifest.segments:
         yield from _living(home, segment, read_vectors(home / SEGMENTS / segment.name / part))
 
 
-def living_counts(home: Path, state: State) -> Counted:
+def living_counts(home: Path, manifest: Manifest) -> Counted:
     """The counts of BM25's terms in the rows of all living documents, in blocks of the same rows as the vectors."""
-    parts = [TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS) for segment in state.segments]
-    living = [partial(_living, home, segment, part.counts) for segment, part in zip(state.segments, parts, strict=True)]
+    parts = [TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS) for segment in manifest.segments]
+    living = [
+        partial(_living, home, segment, part.counts) for segment, part in zip(manifest.segments, parts, strict=True)
+    ]
     return Counted.of([part.terms for part in parts], living)
 
 
-def living_passages(home: Path, state: State) -> Passages | None:
+def living_passages(home: Path, manifest: Manifest) -> Passages | None:
     """The passages of all living documents, if the rows are passages."""
     parts = []
-    for segment in state.segments:
+    for segment in manifest.segments:
         passages, living = passages_of(home / SEGMENTS / segment.name), segment.living
         if passages is not None:
             rows = passages.rows[living[passages.documents]]
@@ -155,13 +195,13 @@ def _living(home: Path, segment: Segment, rows: sp.csr_matrix) -> Iterator[sp.cs
         yield block[living[number * ROWS_AT_ONCE :][: block.shape[0]]] if segment.deleted else block
 
 
-def write_living_documents(home: Path, state: State, path: Path) -> None:
+def write_living_documents(home: Path, manifest: Manifest, path: Path) -> None:
     """Write the lines of all living documents to ``path``; a link if they are those of one segment."""
-    if len(state.segments) == 1 and not state.segments[0].deleted:
-        publish(home / SEGMENTS / state.segments[0].name / DOCUMENTS, path)
+    if len(manifest.segments) == 1 and not manifest.segments[0].deleted:
+        publish(home / SEGMENTS / manifest.segments[0].name / DOCUMENTS, path)
         return
     with path.open("wb") as out:
-        for segment in state.segments:
+        for segment in manifest.segments:
             with (home / SEGMENTS / segment.name / DOCUMENTS).open("rb") as file:
                 if segment.deleted:
                     out.writelines(compress(file, segment.living.tolist()))

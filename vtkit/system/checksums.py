@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from vtkit.system import console
@@ -35,12 +36,10 @@ REMEDIES = {
     "manifest.json": "Run the recipe again: vtkit run RECIPE; what is whole is not repeated.",
     "run.json": "Run the recipe again: vtkit run RECIPE; what is done is not repeated. Or copy the run again.",
     "encoding.json": "Encode again: vtkit encode.",
-    "search.json": "Make it again: vtkit encode and vtkit index, or vtkit build. Or copy it again.",
-    "collection.json": "Make the index again: vtkit index or vtkit build.",
     "build.json": "Build again, into a new folder: vtkit build.",
     "export.json": "Export again: vtkit export.",
     "index.json": "Make the index again with what made it: vtkit run RECIPE --force index, vtkit index or vtkit build. "
-    "Damage in an index of these two is mended by vtkit merge.",
+    "Damage to what a search reads in an index of these two is mended by vtkit merge.",
 }
 """Record -> what to do about damage."""
 
@@ -53,9 +52,12 @@ def files_of(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def write_record(path: Path, content: Mapping[str, Any], files: Iterable[Path]) -> None:
-    """Write the record ``path`` of ``content`` and the checksums of ``files``, whole or not at all."""
-    outputs, stamps = {}, {}
+def write_record(
+    path: Path, content: Mapping[str, Any], files: Iterable[Path], kept: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Write the record ``path`` of ``content`` and the checksums of ``files``, whole or not at all; ``kept`` are
+    checksums of further files, from the record before."""
+    outputs, stamps = dict(kept), {}
     for file in [file for file in files if file != path]:
         name = file.relative_to(path.parent).as_posix() if file.is_relative_to(path.parent) else str(file)
         stamp, digest = _STAMP(file.stat()), file_digest(file)
@@ -168,4 +170,6 @@ def remembered(path: Path) -> dict[str, Any]:
 
 def _remember(folder: Path, stamps: Mapping[str, Any]) -> None:
     with suppress(OSError):
-        write_atomically(folder / VERIFIED, json.dumps({**remembered(folder / VERIFIED), **stamps}))
+        known = {**remembered(folder / VERIFIED), **stamps}
+        there = {name: stamp for name, stamp in known.items() if (folder / name).exists()}
+        write_atomically(folder / VERIFIED, json.dumps(there))

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.data.document_files import DOCUMENTS
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import SETS, model_name
 from vtkit.pipeline.steps.fusion import FusionResult
-from vtkit.pipeline.steps.index_corpus import WEIGHTING, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import collection_of
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
@@ -32,35 +31,29 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
 
     The weights that ``inputs["fusion"]`` has chosen bring the scores of its lexical part together with the encoder's.
     """
-    from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.search.folders import write_index
-    from vtkit.search.lexical import with_bm25
-    from vtkit.vocabulary.tokenizer_file import tokenizer_digest
+    from vtkit.search.folders import index_folder
 
-    encoder, index = load_encoder(model_name(recipe, inputs), "cpu"), recipe.index
-    tokenizer = tokenizer_digest(output_tokenizer(encoder))
-    sets = []
+    encoder, index, sets = load_encoder(model_name(recipe, inputs), "cpu"), recipe.index, list[str]()
     for corpus in recipe.corpora("evaluate.sets"):
-        place, folder = collection_of(corpus), out / str(corpus.folder)
-        vectors, passages, _ = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        documents, part = iter([vectors]), None
+        place, fusion = collection_of(corpus), None
         if index.lexical != "none":
             weight = result_of(inputs["fusion"], FusionResult).with_bm25[place.folder]
             bm25 = place.bm25(recipe.recipe.language, index).bm25
-            documents, part = with_bm25(vectors, bm25, weight.weight, weight.deviations)
-        stored_documents = inputs["vectors"] / place.folder / DOCUMENTS
-        made = write_index(folder, index, documents, stored_documents, tokenizer, part, passages)
+            fusion = bm25, weight.weight, weight.deviations
+            of_document = len(bm25.index.lists.entries) / max(bm25.index.document_count, 1)
+            console.say(
+                f"  {place.folder}: lexical part of {len(bm25.terms):,} dimensions, {of_document:.0f} a document"
+            )
+        vectors, home = inputs["vectors"] / place.folder, out / place.folder
+        index_folder(vectors, home, index, encoder, place.whole.documents, fusion)
         sets.append(place.folder)
-        if part is not None:
-            terms, of_document = len(part.terms), (made.info.postings - vectors.nnz) / max(vectors.shape[0], 1)
-            console.say(f"  {place.folder}: lexical part of {terms:,} dimensions, {of_document:.0f} a document")
     return DeployResult(tuple(sets))
 
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=20,
+    version=21,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", "recipe.language", "index.bm25_analyser", "index.passages"),
     corpora=SETS,
     function=deploy_index,

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.texts import collection_of, indexed_sets
 from vtkit.pipeline.store import CHECKPOINTS
@@ -19,7 +18,6 @@ class EncodedSet(Result):
     """The documents of one evaluation set as vectors."""
 
     share_cut: float = 0.0  # share of the documents, or their passages, of which the encoder does not read the end
-    left_out: float = 0.0  # share of the weights that are not kept
     passages: int | None = None  # number of passages; None: documents are not cut into these
 
 
@@ -32,8 +30,7 @@ class EncodeResult(Result):
 
 
 def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:
-    """Fill ``out/SET`` with ``vectors/``, ``documents.jsonl`` and, if there are passages, ``passages.npy`` for every
-    set of the recipe.
+    """Fill ``out/SET`` with a folder of vectors, as ``vtkit encode`` writes it, for every set of the recipe.
 
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input. Where there is
     ``inputs["expansions"]`` it reads expanded documents.
@@ -43,6 +40,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
+    from vtkit.search.folders import write_encoding
     from vtkit.search.passages import Passages, row_contents
     from vtkit.search.sharded_encoding import EncodeTexts, encode_to_disk
     from vtkit.search.stored_vectors import VECTORS
@@ -64,19 +62,19 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
             what = "documents" if passages is None else "passages"
             console.say(f"  {cut:.0%} of the {what} of {folder} are cut at {length} tokens (index.document_length)")
         most, mass = recipe.index.candidate_dimensions, Dimensions.of(encoder).mass(recipe.index)
+        work = EncodeTexts(encoder, "document", length, most, mass, recipe.index.precision)
         encoded = encode_to_disk(
-            EncodeTexts(encoder, "document", length, most, mass, recipe.index.precision), texts,
-            out / folder / VECTORS, out / CHECKPOINTS / folder, made_from={},  # the names of both folders say it
+            work, texts, out / folder / VECTORS, out / CHECKPOINTS / folder,
+            made_from={},  # the names of both folders say it
             description=f"encoding the documents of {folder}", total=len(texts),
         )  # fmt: skip
         if encoded.taken_over:
             console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
         encoded.removed.say(folder)
-        write_documents(collection.documents, out / folder / DOCUMENTS)
         if passages is not None:
             console.say(f"  {folder}: {len(passages):,} passages of {len(collection.documents):,} documents")
-            passages.save(out / folder)
-        sets[folder] = EncodedSet(cut, encoded.removed.share_of_weights, None if passages is None else len(passages))
+        write_encoding(out / folder, work, encoded, collection.documents, passages, model=None)
+        sets[folder] = EncodedSet(cut, None if passages is None else len(passages))
     return EncodeResult(sets, query_encoder_of(encoder))
 
 
@@ -90,7 +88,7 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 
 ENCODE = Stage(
     "encode",
-    version=7,
+    version=8,
     reads=("index.document_length", "index.top_dimensions", "index.mass", "index.precision", "index.passages"),
     corpora=SETS,
     function=encode_corpus,

@@ -58,6 +58,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.evaluation.systems import SparseSystem, query_vectors
     from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.segments import generation_of
     from vtkit.system.runtime import fastest_device
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
@@ -67,7 +68,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
         encode = query_vectors(encoder, recipe.index, f"encoding the queries of {place.folder}")
         if "queries" in inputs:
             encode = stored(inputs["queries"] / place.folder)
-        index = open_index(IndexSection(), inputs["index"] / place.folder / POSTINGS)
+        index = open_index(IndexSection(), generation_of(inputs["index"] / place.folder) / POSTINGS)
         return SparseSystem(index, encode, query_encoder=query_encoder_of(encoder))
 
     return evaluate_each(recipe, out, tag, system_over)
@@ -139,17 +140,17 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     ``inputs["queries"]``. Approximate engines are compared with exact search."""
     from vtkit.evaluation.systems import SparseSystem
     from vtkit.search.engine import POSTINGS, open_index
-    from vtkit.search.index_info import IndexRecord
     from vtkit.search.lexical import LexicalPart
+    from vtkit.search.segments import Manifest, generation_of
 
     measure, engine = recipe.evaluate.measures[0], recipe.index.engine
     weights = result_of(inputs["fusion"], FusionResult).with_bm25 if "fusion" in inputs else {}
 
     def system_over(place: Collection) -> SparseSystem:
-        folder = inputs["index"] / place.folder
-        record, lexical = IndexRecord.load(folder), None
-        if record.lexical is not None:
-            lexical = LexicalPart.load(folder, record.lexical, record.vocabulary)
+        manifest, lexical = Manifest.load(inputs["index"] / place.folder), None
+        folder = generation_of(inputs["index"] / place.folder)
+        if manifest.lexical is not None:
+            lexical = LexicalPart.load(folder, manifest.lexical, manifest.vocabulary)
         return SparseSystem(
             open_index(recipe.index, folder / POSTINGS),
             stored(inputs["queries"] / place.folder),

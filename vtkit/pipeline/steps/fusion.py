@@ -17,7 +17,7 @@ from vtkit.evaluation.fusion import FusionWeight
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import SETS, model_name
 from vtkit.pipeline.steps.encode_queries import with_own_documents
-from vtkit.pipeline.steps.index_corpus import WEIGHTING, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import collection_of, trained_documents, training_queries, tuned_collections
 from vtkit.system import console
 from vtkit.system.results import Result
@@ -44,9 +44,12 @@ class FusionResult(Result):
 def choose_weights(recipe: View, inputs: Mapping[str, Path], out: Path) -> FusionResult:
     """Choose the weight of ``inputs["model"]``, whose vectors of the documents are ``inputs["vectors"]``."""
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.documents import as_indexed
     from vtkit.evaluation.fusion_queries import FEWEST_WEIGHT_QUERIES, fusion_weight
     from vtkit.evaluation.systems import SparseSystem, query_vectors
     from vtkit.search.engine import index_in_memory
+    from vtkit.search.passages import Passages, row_contents
+    from vtkit.search.stored_vectors import VECTORS, read_vectors
     from vtkit.system.runtime import fastest_device
 
     encoder, index = load_encoder(model_name(recipe, inputs), fastest_device()), recipe.index
@@ -60,7 +63,9 @@ def choose_weights(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fusio
                 f"  index.query_log has fewer than {FEWEST_WEIGHT_QUERIES} different queries that {place.folder} does "
                 "not evaluate, so snippets of documents are used instead"
             )
-        vectors, passages, _ = weighted_vectors(recipe, inputs, corpus, encoder)
+        encoded = read_vectors(inputs["vectors"] / place.folder / VECTORS)
+        passages = Passages.load(inputs["vectors"] / place.folder, encoded.shape[0])
+        vectors = as_indexed(encoder, encoded, row_contents(place.whole.documents, passages), index)
         encode = query_vectors(encoder, index, f"encoding the fusion queries of {place.folder}")
         system = SparseSystem(index_in_memory(vectors, passages), encode)
         over, bm25 = partial(SparseSystem.over, encoder, settings=index), place.bm25(recipe.recipe.language, index)

@@ -133,7 +133,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         gates=tuple(
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], GateResults).gates
         ),
-        sparsity=next((each.sparsity for each in index.sets.values()), None) if index is not None else None,
+        sparsity=next(iter(index.sets.values()), None) if index is not None else None,
         **_searches(recipe, inputs, labels, results),
         without_evidence=_without_evidence(inputs["transfer"]),
         warnings=tuple(dict.fromkeys([*of_steps, *console.warned()])),
@@ -287,11 +287,13 @@ def _searches(
         return {}
     from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost, term_coverage
     from vtkit.search.searcher import Searcher
+    from vtkit.search.segments import Manifest, generation_of
 
     first, measure = recipe.corpora("evaluate.sets")[0], recipe.evaluate.measures[0]
     folder = str(first.folder)
     index = inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / folder
-    searcher = Searcher.load(str(inputs[final] / "model"), index, recipe.index)
+    manifest = Manifest.load(index).searched_by(str(inputs[final] / "model"), recipe.index)
+    searcher = Searcher.load(index, manifest)
     collection = collection_of(first).whole.sample(recipe.evaluate.max_queries, SEED)
     collection = replace(collection, name=folder)
     compared = None
@@ -310,7 +312,8 @@ def _searches(
     coverages: dict[str, Coverage] = {}
     for name, model in models.items():
         if model is not None and f"index:{name}" in inputs:
-            evaluated = Searcher.load(model, inputs[f"index:{name}"] / folder, recipe.index)
+            home = inputs[f"index:{name}"] / folder
+            evaluated = Searcher.load(home, Manifest.load(home).searched_by(model, recipe.index))
             covered = term_coverage(evaluated, collection)
             if covered is not None:
                 coverages[labels[name]] = covered
@@ -318,7 +321,7 @@ def _searches(
         "outcomes": compared,
         "examples": examples(searcher, collection, recipe.report.example_query, compared),
         "query_tokens_shared": query_tokens_shared(searcher, collection),
-        "cost": search_cost(searcher, collection, index),
+        "cost": search_cost(searcher, collection, generation_of(index)),
         "coverage": coverages,
     }
 
@@ -343,7 +346,7 @@ WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 REPORT = Stage(
     "report",
-    version=18,
+    version=19,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
