@@ -65,7 +65,8 @@ def test_a_new_recipe_passes_the_check_of_its_data_and_has_its_plan(
     recipe = write_recipe(name, 60, tmp_path, beginnings, vtkit)
     plan = vtkit("run", str(recipe), "--dry-run")
     stages = re.search(r"^  (vocabulary, .*): not made yet", plan, re.MULTILINE)
-    assert stages[1].split(", ") == [*MADE[name], "encode", "index", "evaluate", "profile", "report"], plan
+    rest = ["encode", "index", "fusion", "evaluate", "profile", "report"]
+    assert stages[1].split(", ") == [*MADE[name], *rest], plan
 
 
 def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(beginnings: Path, tmp_path: Path) -> None:
