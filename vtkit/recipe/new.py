@@ -70,7 +70,7 @@ def new_recipe(
         evaluate=evaluate,
         trimmed=trimmed,
         passages=passages,
-        fast_bf16=bf16_is_fast(),
+        bf16=source is None and bf16_is_fast(),  # which imports torch
         documents=documents or (corpus[0] if len(corpus) == 1 else None),
         split=splits.pop() if len(splits) == 1 else "test",
         needs=dict.fromkeys(need for need in needs if need),
