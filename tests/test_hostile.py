@@ -297,9 +297,10 @@ def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
     assert "A run is named twice" in str(invoke("compare", tmp_path, tmp_path / ".." / tmp_path.name).exception)
 
 
-@pytest.mark.parametrize("megabytes", [200, 350, 600, 1000])
+@pytest.mark.parametrize("megabytes", [100, 300, 600, 1000])
 def test_too_little_memory_is_told(megabytes: int, model: Path, tmp_path: Path) -> None:
-    """Of the address space, which imports alone fill: each library fails in its own way."""
+    """Of the address space, which imports alone fill: each library fails in its own way. Not between 180 and 200 MB,
+    where OpenBLAS ends the process itself, with a message of its own."""
     (tmp_path / "texts.txt").write_text("maple otter\n", encoding="utf-8")
     limit = (2**20 * megabytes,) * 2
     called = subprocess.run(

@@ -107,6 +107,7 @@ def main() -> None:
         sys.stdin.reconfigure(errors="surrogateescape")  # prompts check their input with console.is_utf8
     leave_promptly()
     share_cores()
+    reserve = bytearray(2**22)  # freed to report an error after memory has run out
     try:
         _refuse_undecodable()
         if not is_main() and "run" not in sys.argv[1:2]:
@@ -125,6 +126,7 @@ def main() -> None:
             leave()
         raise
     except BaseException as raised:
+        del reserve
         error = as_exception(raised)
         failure = error if isinstance(error, VtkitError) else machine_failure(error)
         if failure is None:

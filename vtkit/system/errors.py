@@ -57,8 +57,9 @@ _WRITTEN_IN_PART = re.compile(
     r"file write failed|iostream error|database or disk is full"
 )
 _NO_MEMORY = re.compile(
-    # llvmlite does not say why; its library is in the same package
+    # llvmlite and compiled modules that lose a MemoryError do not say why
     r"out of memory|can(?:'|no)t allocate memory|unable to allocate|bad_alloc|failed to map segment|"
+    r"^error return without exception set|"
     r"find/load shared object file 'libllvmlite",
     re.IGNORECASE,
 )
@@ -108,7 +109,7 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
                 free = f"{free_bytes(path or Path.cwd()) / 1e6:,.1f} MB are free."
                 remedy = f"{free} Free some space and run the same command again."
             return MachineError(f"{path or folder or 'a file'}: {os.strerror(number or 0).lower()}. {remedy}{then}")
-        by_text = isinstance(cause, RuntimeError | ImportError | OSError) and _NO_MEMORY.search(str(cause))
+        by_text = isinstance(cause, RuntimeError | ImportError | OSError | SystemError) and _NO_MEMORY.search(str(cause))
         if isinstance(cause, MemoryError) or number == errno.ENOMEM or by_text:
             return MachineError(
                 "The machine has too little memory for this. Lower batch sizes and lengths, close other programs, or "
