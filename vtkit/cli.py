@@ -52,9 +52,8 @@ GROUPS = {  # as the help lists them
 SPIN, POLICY = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
 SHORT_SPIN = "3000"  # looks at the other threads, about 30 microseconds (docs/running.md has the measurements)
 SAMPLES, SECONDS_BETWEEN_SAMPLES = 8, 0.002
-MODULES = {"explain": "search", "index": "encode", "clean": "runs"} | dict.fromkeys(
-    ("add", "delete", "merge"), "change"
-)  # of commands without a file of their name
+MODULE = {"explain": "search", "index": "encode", "clean": "runs"} | dict.fromkeys(("add", "delete", "merge"), "change")
+"""Of commands without a module of their name."""
 
 
 class _Imported(UserDict[str, Any]):
@@ -65,7 +64,7 @@ class _Imported(UserDict[str, Any]):
         if command is not None:  # registered on the app
             return command
         attribute = name.replace("-", "_")
-        function = getattr(import_module(f"vtkit.commands.{MODULES.get(name, attribute)}"), attribute)
+        function = getattr(import_module(f"vtkit.commands.{MODULE.get(name, attribute)}"), attribute)
         if not isinstance(function, typer.Typer):
             alone = typer.Typer(**STYLE)
             alone.command(name, cls=PlainCommand)(shared(name)(function))

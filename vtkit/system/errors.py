@@ -59,8 +59,7 @@ _WRITTEN_IN_PART = re.compile(
 _NO_MEMORY = re.compile(
     # llvmlite and compiled modules that lose a MemoryError do not say why
     r"out of memory|can(?:'|no)t allocate memory|unable to allocate|bad_alloc|failed to map segment|"
-    r"^error return without exception set|"
-    r"find/load shared object file 'libllvmlite",
+    r"without (?:setting an )?exception|find/load shared object file 'libllvmlite",
     re.IGNORECASE,
 )
 
@@ -109,8 +108,8 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
                 free = f"{free_bytes(path or Path.cwd()) / 1e6:,.1f} MB are free."
                 remedy = f"{free} Free some space and run the same command again."
             return MachineError(f"{path or folder or 'a file'}: {os.strerror(number or 0).lower()}. {remedy}{then}")
-        by_text = isinstance(cause, RuntimeError | ImportError | OSError | SystemError) and _NO_MEMORY.search(str(cause))
-        if isinstance(cause, MemoryError) or number == errno.ENOMEM or by_text:
+        failed = isinstance(cause, RuntimeError | ImportError | OSError | SystemError)
+        if isinstance(cause, MemoryError) or number == errno.ENOMEM or (failed and _NO_MEMORY.search(str(cause))):
             return MachineError(
                 "The machine has too little memory for this. Lower batch sizes and lengths, close other programs, or "
                 f"use a machine with more memory.{then}"
