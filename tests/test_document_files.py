@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -440,25 +440,49 @@ HOSTILE = {
 }  # fmt: skip
 
 
-MEASURED = """import resource, subprocess, sys
-code = subprocess.run([sys.executable, "-m", "vtkit", *sys.argv[1:]]).returncode
-print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+MEASURED = """
+import json, os, resource, sys
+import vtkit.pipeline.build
+from vtkit.__main__ import main
+
+for call in iter(sys.stdin.readline, ""):
+    said, sys.argv[1:] = json.loads(call)
+    if not (process := os.fork()):
+        sys.stdin, sys.stderr = open(os.devnull), open(said, "w", encoding="utf-8")
+        try:
+            main()
+        except SystemExit as left:
+            sys.stderr.flush()
+            os._exit(left.code)
+    _, status, used = os.wait4(process, 0)
+    print(os.waitstatus_to_exitcode(status), used.ru_maxrss // 1024, flush=True)
 """
-"""A call of vtkit by a small process: of the tests' own, the memory would count."""
+"""Calls of vtkit by a process that has imported what they need, and nothing else: of the tests' own, the memory would
+count."""
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[subprocess.Popen[str]]:
+    program = [sys.executable, "-c", MEASURED]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused_in_words_within_bounded_memory(tmp_path: Path, name: str) -> None:
+def test_a_hostile_file_is_refused_in_words_within_bounded_memory(
+    name: str, measured: subprocess.Popen[str], tmp_path: Path
+) -> None:
     make, words = HOSTILE[name]
-    path = tmp_path / name
+    path, said = tmp_path / name, tmp_path / "said"
     path.parent.mkdir(exist_ok=True)
     make(path)
     given = path.parent if "/" in name else path
     called = ["build", given, "--embedder", "absent", "--language", "en", "--out", tmp_path / "index"]
-    run = subprocess.run(
-        [sys.executable, "-c", MEASURED, *map(str, called)], capture_output=True, text=True, check=True
-    )
-    (code, mebibytes), shown = run.stdout.split()[-2:], " ".join(run.stderr.split())
+    assert measured.stdin is not None
+    assert measured.stdout is not None
+    print(json.dumps([str(said), [*map(str, called)]]), file=measured.stdin, flush=True)
+    code, mebibytes = measured.stdout.readline().split()
+    shown = " ".join(said.read_text("utf-8").split())
     assert code == "1", shown
     assert words in shown, shown
     assert "Traceback" not in shown

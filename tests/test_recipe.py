@@ -173,7 +173,7 @@ def section(model: type[BaseModel]) -> st.SearchStrategy[Any]:
     return build()
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(section(Recipe))
 def test_a_recipe_written_out_loads_back_equal(recipe: Recipe) -> None:
     text = resolved_toml(recipe)
