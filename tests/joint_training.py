@@ -18,17 +18,19 @@ from tiny import collection, encoder, interrupted_at, texts
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import query_table
+from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
 from vtkit.system import distributed
 from vtkit.training import resuming, sparse_trainer
-from vtkit.training.adapt import Alignment, adapt_vectors
+from vtkit.training.adapt import adapt_vectors
 from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
 from vtkit.training.finetune import finetune
 from vtkit.training.mlm import adapt
 from vtkit.training.query_table import with_query_encoder
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.validation import Validation, validation_set
 
 DATA = collection(48, seed=4)
@@ -55,13 +57,18 @@ def of_every_loss(ours: SparseEncoder, folder: Path) -> Curves:
     )  # fmt: skip
     assert isinstance(section.validation, FinetuneValidation)
     judged = validation_set(DATA, "the training queries", 0)
-    return finetune(ours, DATA, section, "en", 5, folder, validation=Validation(judged, section.validation))
+    return finetune(
+        ours,
+        DATA,
+        section,
+        TrainingRun(seed=5, folder=folder, language="en", validation=Validation(judged, section.validation)),
+    )
 
 
 def of_a_query_table(ours: SparseEncoder, folder: Path) -> Curves:
     section = fine_tuning(query_encoder="learned")
     whole = with_query_encoder(ours, section, DATA.contents)
-    curves = finetune(whole, DATA, section, "en", 5, folder)
+    curves = finetune(whole, DATA, section, TrainingRun(seed=5, folder=folder, language="en"))
     table = query_table(whole)
     assert table is not None
     ours.register_parameter("table", table.weight)
@@ -69,37 +76,51 @@ def of_a_query_table(ours: SparseEncoder, folder: Path) -> Curves:
 
 
 def of_unicoil(ours: SparseEncoder, folder: Path) -> Curves:
-    return finetune(ours, DATA, fine_tuning(), "en", 5, folder)
+    return finetune(ours, DATA, fine_tuning(), TrainingRun(seed=5, folder=folder, language="en"))
 
 
 def of_spans_and_pairs(ours: SparseEncoder, folder: Path) -> Curves:
-    pairs = Alignment(TEACHERS[0], [(text, f"{text} oak") for text in TEXTS])
-    return adapt_vectors(ours, ["align", "crop"], TEXTS, adaptation("crop"), "en", 5, folder, alignment=pairs)
+    pairs = TEACHERS[0], [(text, f"{text} oak") for text in TEXTS]
+    return adapt_vectors(
+        ours, TEXTS, adaptation(("align", "crop")), TrainingRun(seed=5, folder=folder, language="en"), alignment=pairs
+    )
 
 
 def of_bm25(ours: SparseEncoder, folder: Path) -> Curves:
     section = adaptation("distill")
-    return adapt_vectors(ours, ["distill"], TEXTS, section, "en", 5, folder)
+    return adapt_vectors(ours, TEXTS, section, TrainingRun(seed=5, folder=folder, language="en"))
 
 
 def of_masked_tokens(ours: SparseEncoder, folder: Path) -> Curves:
     """A tenth is masked, so that a share may have nothing to predict, and it goes through the encoder in parts."""
     section = adaptation("mlm", train="all", mask_rate=0.1)
-    trained = adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, held_out=texts(10, seed=12), frequencies=True)
-    assert trained.held_out is not None
-    return {**trained.curve, "bits": [float(trained.held_out.after.all.bits_per_byte)]}
+    curve, held_out = adapt(
+        ours,
+        TEXTS,
+        np.arange(60, 90),
+        section,
+        TrainingRun(seed=5, folder=folder),
+        held_out=texts(10, seed=12),
+        frequencies=True,
+    )
+    assert held_out is not None
+    return {**curve, "bits": [float(held_out.after.all.bits_per_byte)]}
 
 
 def towards_vectors(ours: SparseEncoder, folder: Path) -> Curves:
-    section = adaptation("sap", train="all", teachers=["unused"])
-    return adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, TEACHERS[0]).curve
+    teacher = str(folder.with_name("teacher"))
+    if distributed.is_main():
+        save_encoder(TEACHERS[0], Path(teacher))
+    distributed.wait()
+    section = adaptation("sap", train="all", teachers=[teacher])
+    return adapt(ours, TEXTS, np.arange(60, 90), section, TrainingRun(seed=5, folder=folder))[0]
 
 
 def of_likely_tokens(ours: SparseEncoder, folder: Path) -> Curves:
     section = ExpandDocumentsSection(steps=6, batch_size=8)
     pairs = [(query.text, document.contents) for query, document in zip(DATA.queries, DATA.documents, strict=True)]
     counted = counted_tokens(ours, np.zeros(len(ours.tokenizer), dtype=bool))
-    return train_tilde(ours, pairs, section, counted, 3, folder)
+    return train_tilde(ours, pairs, section, counted, TrainingRun(seed=3, folder=folder))
 
 
 TRAININGS: dict[str, Callable[[SparseEncoder, Path], Curves]] = {

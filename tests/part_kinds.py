@@ -25,7 +25,7 @@ def mine(folder: Path) -> None:
     """Mine hard negatives by a model that reads all documents."""
     from vtkit.data.collections import load_retrieval
     from vtkit.settings.finetune import FinetuneSection
-    from vtkit.training.negatives import negative_pools, system_rankings
+    from vtkit.training.negatives import Ranked, negative_pools, system_rankings
     from vtkit.training.pairs import judged_pairs
 
     data = load_retrieval(folder / "texts", "test")
@@ -33,8 +33,8 @@ def mine(folder: Path) -> None:
     section = FinetuneSection(data=str(folder / "texts"), hard_negatives=4, mining={"depth": 5})
 
     def rankings(depth: int) -> list[Any]:
-        work = folder / "out"
-        return system_rankings(names, queries, data.contents, (16, 24), no_bm25, work, depth, "mining")
+        ranked = Ranked(queries, data.contents, (16, 24), depth)
+        return system_rankings(names, ranked, no_bm25, folder / "out", "mining")
 
     pools = negative_pools(data, judged_pairs(data), section, rankings)
     np.savez(folder / "out" / "pools.npz", values=pools.values, starts=pools.starts)

@@ -27,10 +27,11 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import adapt as adaptation
-from vtkit.training.adapt import Alignment, adapt_vectors, batches_of, usable_texts
+from vtkit.training.adapt import adapt_vectors, batches_of, usable_texts
 from vtkit.training.losses import infonce, listwise, symmetric_divergence
-from vtkit.training.negatives import system_rankings
+from vtkit.training.negatives import Ranked, system_rankings
 from vtkit.training.objective import Batch
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.teachers import (
     SCORES_FOLDER,
     Asked,
@@ -54,7 +55,9 @@ def trained(
     folder: Path, objective: Any = "crop", seed: int = 5, more: dict[str, Any] | None = None, **changes: Any
 ) -> tuple[SparseEncoder, dict[str, list[float]]]:
     ours, wanted = encoder(folder), section(objective, **changes)
-    curves = adapt_vectors(ours, wanted.objectives, TEXTS, wanted, "en", seed, folder / "checkpoints", **(more or {}))
+    curves = adapt_vectors(
+        ours, TEXTS, wanted, TrainingRun(seed=seed, folder=folder / "checkpoints", language="en"), **(more or {})
+    )
     return ours, curves
 
 
@@ -156,7 +159,12 @@ def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"corpus: 1 of its 3 texts"):
         usable_texts(["one two three four"] * 2 + ["two words"])
     with pytest.raises(DataError, match=r"corpus: 0 of its 2 texts"):
-        adapt_vectors(encoder(tmp_path), ("crop",), ["a", "b"], section(), "en", 1, tmp_path / "checkpoints")
+        adapt_vectors(
+            encoder(tmp_path),
+            ["a", "b"],
+            section(),
+            TrainingRun(seed=1, folder=tmp_path / "checkpoints", language="en"),
+        )
 
 
 # training
@@ -172,11 +180,13 @@ def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
 @pytest.mark.bf16
 def test_alignment_of_an_encoder_with_itself_starts_at_nothing_and_a_changed_one_comes_back(tmp_path: Path) -> None:
     ours, source = encoder(tmp_path / "a", dropout=0.0), encoder(tmp_path / "b", dropout=0.0)
-    aligned = Alignment(source, [(text, text) for text in TEXTS[:40]])
+    aligned = source, [(text, text) for text in TEXTS[:40]]
 
     def curve(steps: int) -> list[float]:
         wanted, folder = section("align", steps=steps, learning_rate=5e-3, flops=0.0), tmp_path / str(steps)
-        return adapt_vectors(ours, ("align",), TEXTS, wanted, "en", 5, folder, alignment=aligned)["alignment"]
+        return adapt_vectors(ours, TEXTS, wanted, TrainingRun(seed=5, folder=folder, language="en"), alignment=aligned)[
+            "alignment"
+        ]
 
     assert curve(1)[0] < 0.01  # bf16 alone
     with torch.no_grad():
@@ -413,7 +423,12 @@ def test_the_loss_of_gpl_is_the_squared_error_of_the_raw_margins(folders: dict[s
     wanted = section("distill", steps=1, teachers=[name])
     ours = encoder(tmp_path / "ours", dropout=0.0)
     columns, (term,) = adaptation._distill(
-        TEXTS, wanted, 6, 5, tmp_path / "kept", "en", [load_teacher(name, (64, 24), "t")], None
+        TEXTS,
+        wanted,
+        6,
+        TrainingRun(seed=5, folder=tmp_path / "kept", language="en"),
+        [load_teacher(name, (64, 24), "t")],
+        None,
     )
     read = [ours.encode(columns[side], convert_to_tensor=True).to_dense() for side in columns]
     batch = Batch(read[0], torch.cat(read[1:]), step=0)
@@ -428,7 +443,8 @@ def test_what_models_mine_is_kept_and_cross_encoders_mine_nothing(folders: dict[
     def mined(kind: str) -> list[np.ndarray]:
         place, names = tmp_path / kind / "rankings", [str(folders[kind])]
         setting = "adapt.distill.mining"
-        return system_rankings(names, TEXTS[:12], TEXTS, (64, 48), lambda: Bm25.build(TEXTS, "en"), place, 50, setting)
+        ranked = Ranked(TEXTS[:12], TEXTS, (64, 48), 50)
+        return system_rankings(names, ranked, lambda: Bm25.build(TEXTS, "en"), place, setting)
 
     (ranking,) = mined("dense")
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
@@ -464,7 +480,9 @@ def test_a_query_stands_beside_its_own_document_and_what_models_mined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "DEPTH", 1)  # of BM25, which finds the own document first
-    monkeypatch.setattr(adaptation, "system_rankings", lambda _, queries, *__: [np.full((len(queries), 1), 7)])
-    columns, _ = adaptation._distill(TEXTS, section("distill", steps=2), 6, 5, tmp_path, "en", [], None)
+    monkeypatch.setattr(adaptation, "system_rankings", lambda _, ranked, *__: [np.full((len(ranked.queries), 1), 7)])
+    columns, _ = adaptation._distill(
+        TEXTS, section("distill", steps=2), 6, TrainingRun(seed=5, folder=tmp_path, language="en"), [], None
+    )
     assert all(query in own for query, own in zip(columns["query"], columns["document"], strict=True))
     assert columns["negative_1"].count(TEXTS[7]) > 6

@@ -14,6 +14,7 @@ from transformers import T5Config, T5ForConditionalGeneration, TrainerState
 
 import vtkit
 from vtkit.data.sequences import Ragged
+from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.pipeline.steps.adapt_encoder import HELD_OUT, _held_out
@@ -26,7 +27,7 @@ from vtkit.training.gates import Gate
 from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt, masked_loss
 from vtkit.training.query_generator import QUERIES_FOLDER, TEXTS_AT_ONCE, QueryGenerator, load_generator
-from vtkit.training.resuming import COMPLETE, fixed_order, last_complete_checkpoint
+from vtkit.training.resuming import COMPLETE, TrainingRun, fixed_order, last_complete_checkpoint
 
 TEXTS = texts(80, seed=11)
 NEW = np.arange(60, 90)
@@ -40,7 +41,7 @@ def section(**settings: Any) -> AdaptSection:
 def trained(folder: Path, seed: int = 5, **settings: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
     """An encoder adapted with checkpoints in ``folder/checkpoints``, and its curve."""
     ours = encoder(folder)
-    return ours, adapt(ours, TEXTS, NEW, section(**settings), seed, folder / "checkpoints").curve
+    return ours, adapt(ours, TEXTS, NEW, section(**settings), TrainingRun(seed=seed, folder=folder / "checkpoints"))[0]
 
 
 @pytest.mark.bf16
@@ -48,7 +49,7 @@ def trained(folder: Path, seed: int = 5, **settings: Any) -> tuple[SparseEncoder
 def test_the_loss_falls(train: str, tmp_path: Path) -> None:
     ours, few_words = encoder(tmp_path), [text for text in texts(3, seed=1, words=(2, 3)) for _ in range(20)]
     settings = section(train=train, steps=80, learning_rate=1e-2, checkpoint_every=40)
-    found = adapt(ours, few_words, NEW, settings, 5, tmp_path / "checkpoints").curve
+    found = adapt(ours, few_words, NEW, settings, TrainingRun(seed=5, folder=tmp_path / "checkpoints"))[0]
     assert found["steps"] == [*range(10, 90, 10)]
     assert found["loss"][-1] < 0.8 * found["loss"][0]
     assert not ours[0].auto_model.training
@@ -60,7 +61,7 @@ def test_the_loss_falls(train: str, tmp_path: Path) -> None:
 def test_with_a_frozen_transformer_only_the_head_changes(architecture: str, tied: bool, tmp_path: Path) -> None:
     ours = encoder(tmp_path, architecture, tied=tied)
     before = {name: tensor.detach().clone() for name, tensor in ours[0].auto_model.named_parameters()}
-    adapt(ours, TEXTS, NEW, section(steps=4), 1, tmp_path / "checkpoints")
+    adapt(ours, TEXTS, NEW, section(steps=4), TrainingRun(seed=1, folder=tmp_path / "checkpoints"))
     head = mlm_head(ours[0].auto_model)
     learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
     assert len(learning) == (2 if tied else 3)
@@ -72,7 +73,7 @@ def test_with_a_frozen_transformer_only_the_head_changes(architecture: str, tied
 def test_with_everything_learning_the_transformer_changes_too(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     before = weights(ours)
-    adapt(ours, TEXTS, NEW, section(steps=4, train="all"), 1, tmp_path / "checkpoints")
+    adapt(ours, TEXTS, NEW, section(steps=4, train="all"), TrainingRun(seed=1, folder=tmp_path / "checkpoints"))
     after = weights(ours)
     layers = [name for name in before if "encoder.layer" in name]
     # the bias of the keys shifts all scores of a softmax alike and has no gradient but rounding
@@ -140,14 +141,22 @@ def test_with_a_unigram_prior_tokens_that_never_occur_are_not_moved(tmp_path: Pa
     ours = encoder(tmp_path, tied=False)  # tied rows move as inputs too: masking puts random tokens in
     head = mlm_head(ours[0].auto_model)
     before = head.decoder.weight.detach().clone(), head.decoder.bias.detach().clone()
-    found = adapt(ours, words, NEW, section(steps=20), 5, tmp_path / "checkpoints", frequencies=True).curve
+    found = adapt(
+        ours, words, NEW, section(steps=20), TrainingRun(seed=5, folder=tmp_path / "checkpoints"), frequencies=True
+    )[0]
     occurring = sorted({token for text in words for token in ours.tokenizer(text)["input_ids"]})
     rest = np.setdiff1d(np.arange(len(TOKENS)), occurring)
     assert torch.equal(head.decoder.bias[rest], before[1][rest])
     shrunk = head.decoder.weight.detach()[rest] / before[0][rest]  # weight decay, which all rows have
     torch.testing.assert_close(shrunk, torch.full_like(shrunk, float(shrunk[0, 0])))
     assert not torch.equal(head.decoder.bias, before[1])
-    plain = adapt(encoder(tmp_path / "plain", tied=False), words, NEW, section(steps=10), 5, tmp_path / "plain").curve
+    plain = adapt(
+        encoder(tmp_path / "plain", tied=False),
+        words,
+        NEW,
+        section(steps=10),
+        TrainingRun(seed=5, folder=tmp_path / "plain"),
+    )[0]
     assert found["loss"][0] < 0.8 * plain["loss"][0]  # the prior is known from the first step
 
 
@@ -166,11 +175,17 @@ def test_grouped_predictions_by_hand() -> None:
 @pytest.mark.parametrize("frequencies", [False, True])
 def test_held_out_predictions_are_those_of_all_logits(frequencies: bool, tmp_path: Path) -> None:
     ours, unseen = encoder(tmp_path), texts(20, seed=12)
-    found = adapt(
-        ours, TEXTS, NEW, section(steps=30), 5, tmp_path / "checkpoints", held_out=unseen, frequencies=frequencies
+    _, found = adapt(
+        ours,
+        TEXTS,
+        NEW,
+        section(steps=30),
+        TrainingRun(seed=5, folder=tmp_path / "checkpoints"),
+        held_out=unseen,
+        frequencies=frequencies,
     )
-    assert found.held_out.texts == 20
-    assert found.held_out.after.all.bits_per_byte < found.held_out.before.all.bits_per_byte
+    assert found.texts == 20
+    assert found.after.all.bits_per_byte < found.before.all.bits_per_byte
     # the same masks, read off whole logits
     model, tokenizer = ours[0].auto_model.eval(), ours.tokenizer
     read = masking.tokenized(tokenizer, None, unseen, 24, sizes=True)
@@ -193,10 +208,10 @@ def test_held_out_predictions_are_those_of_all_logits(frequencies: bool, tmp_pat
                     bits -= float(shares[label].log2())
                     right += int(shares.argmax()) == label
                     size += read.sizes[of_text][place]
-    after = found.held_out.after.all
+    after = found.after.all
     assert after.bits_per_byte == pytest.approx(bits / size, rel=1e-4)
     assert after.accuracy == pytest.approx(right / after.tokens)
-    groups = [group.tokens for group in (found.held_out.after.overlapping, found.held_out.after.new) if group]
+    groups = [group.tokens for group in (found.after.overlapping, found.after.new) if group]
     assert sum(groups) == after.tokens
 
 
@@ -219,8 +234,10 @@ def test_a_tenth_at_most_is_held_out_whatever_is_repeated(lines: list[str], held
 
 def test_what_is_held_out_changes_no_weight(tmp_path: Path) -> None:
     plain, measured = encoder(tmp_path), encoder(tmp_path)
-    assert adapt(plain, TEXTS, NEW, section(), 5, tmp_path / "plain").held_out is None
-    adapt(measured, TEXTS, NEW, section(), 5, tmp_path / "measured", held_out=texts(20, seed=12))
+    assert adapt(plain, TEXTS, NEW, section(), TrainingRun(seed=5, folder=tmp_path / "plain"))[1] is None
+    adapt(
+        measured, TEXTS, NEW, section(), TrainingRun(seed=5, folder=tmp_path / "measured"), held_out=texts(20, seed=12)
+    )
     assert same(weights(measured), weights(plain))
 
 
@@ -229,7 +246,7 @@ def test_weights_that_are_not_finite_stop_the_run_at_once(tmp_path: Path) -> Non
     with torch.no_grad():
         mlm_head(ours[0].auto_model).decoder.bias[70] = torch.nan
     with pytest.raises(CollapseError, match=r"adaptation step 0: the loss is nan\. Lower learning_rate"):
-        adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
+        adapt(ours, TEXTS, NEW, section(), TrainingRun(seed=1, folder=tmp_path / "checkpoints"))
 
 
 def test_a_loss_far_above_that_of_guessing_stops_the_run(tmp_path: Path) -> None:
@@ -237,7 +254,7 @@ def test_a_loss_far_above_that_of_guessing_stops_the_run(tmp_path: Path) -> None
     with torch.no_grad():  # logits so large that no step of a permitted size brings them back
         mlm_head(ours[0].auto_model).decoder.weight.mul_(1000.0)
     with pytest.raises(CollapseError, match=r"adaptation step \d+: the loss is [\d,.]+, .*Lower learning_rate"):
-        adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
+        adapt(ours, TEXTS, NEW, section(), TrainingRun(seed=1, folder=tmp_path / "checkpoints"))
 
 
 @pytest.mark.bf16
@@ -249,7 +266,7 @@ def test_masked_dimensions_are_no_labels_and_stay_masked(tied: bool, tmp_path: P
     mask_dimensions(model, hidden)
     head = mlm_head(model)
     rows = head.decoder.weight.detach()[hidden].clone()
-    found = adapt(ours, TEXTS, NEW, section(), 5, tmp_path / "checkpoints").curve
+    found = adapt(ours, TEXTS, NEW, section(), TrainingRun(seed=5, folder=tmp_path / "checkpoints"))[0]
     assert max(found["loss"]) < 2 * np.log(len(TOKENS) - len(hidden))
     assert torch.nonzero(masked_dimensions(model)).flatten().tolist() == hidden.tolist()
     assert (head.decoder.bias[hidden] == MASKED_BIAS).all()
@@ -261,14 +278,14 @@ def test_masked_dimensions_are_no_labels_and_stay_masked(tied: bool, tmp_path: P
 def test_texts_in_which_nothing_can_be_predicted_are_an_error(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     before = weights(ours)
-    nothing = adapt(ours, TEXTS, NEW, section(mask_rate=1e-9), 1, tmp_path / "rate").curve["loss"]
+    nothing = adapt(ours, TEXTS, NEW, section(mask_rate=1e-9), TrainingRun(seed=1, folder=tmp_path / "rate"))[0]["loss"]
     assert nothing == [0.0, 0.0]  # batches without a masked token are passed over
     assert same(weights(ours), before)
     with pytest.raises(DataError, match=r"2 texts in corpus.* 4 tokens"):
-        adapt(ours, ["river", ""], NEW, section(), 1, tmp_path / "short")
+        adapt(ours, ["river", ""], NEW, section(), TrainingRun(seed=1, folder=tmp_path / "short"))
     mask_dimensions(ours[0].auto_model, np.arange(5, len(TOKENS)))
     with pytest.raises(DataError, match=r"masked dimension.*casing\.output"):
-        adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "masked")
+        adapt(ours, TEXTS, NEW, section(), TrainingRun(seed=1, folder=tmp_path / "masked"))
 
 
 def test_the_loss_gate_waits_for_some_batches_in_a_row() -> None:
@@ -355,15 +372,16 @@ def test_a_batch_in_parts_gives_its_weights(objective: str, tmp_path: Path, monk
     settings: dict[str, Any] = {"train": "all", "steps": 3, "batch_size": 16, "learning_rate": 1e-3, "max_length": 24}
     teacher = encoder(tmp_path / "teacher", dropout=0.0) if objective == "sap" else None
     if teacher is not None:
-        settings |= {"objective": "sap", "teachers": ["unused"]}
+        settings |= {"objective": "sap", "teachers": [str(tmp_path / "taught")]}
         with torch.no_grad():
             teacher[0].auto_model.get_output_embeddings().weight.mul_(1.5)
+        save_encoder(teacher, tmp_path / "taught")
     changes = []
     for tokens in (10**6, 40):
         monkeypatch.setattr(masking, "TOKENS_A_PART", tokens)
         ours = encoder(tmp_path / str(tokens), dropout=0.0)
         before = weights(ours)
-        adapt(ours, TEXTS, NEW, section(**settings), 5, tmp_path / f"checkpoints-{tokens}", teacher)
+        adapt(ours, TEXTS, NEW, section(**settings), TrainingRun(seed=5, folder=tmp_path / f"checkpoints-{tokens}"))
         after = weights(ours)
         changes.append(torch.cat([(after[name] - before[name]).flatten() for name in sorted(before)]))
     assert parts[:3] == [1, 1, 1]
@@ -443,7 +461,9 @@ def test_adaptation_learns_with_them(folder: str, tmp_path: Path) -> None:
     section = AdaptSection(objective="distill", steps=6, batch_size=6, max_length=24, distill=settings)
     ours = encoder(tmp_path)
     made = {"generator": generator(folder)}
-    curves = adapt_vectors(ours, ("distill",), PASSAGES, section, "en", 5, tmp_path / "checkpoints", **made)
+    curves = adapt_vectors(
+        ours, PASSAGES, section, TrainingRun(seed=5, folder=tmp_path / "checkpoints", language="en"), **made
+    )
     assert curves["listwise"][-1] > 0
 
 

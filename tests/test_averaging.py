@@ -31,6 +31,7 @@ from vtkit.system.runtime import fastest_precision
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.validation import Validation, validation_set
 
 MINED: dict[str, Any] = {"rankings": ["bm25", "encoder"]}
@@ -43,7 +44,9 @@ def tuned(
     wanted = section(**{**SHORT, **changes})
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
     data = DATA if validation is None else TRAINED_ON
-    return ours, finetune(ours, data, wanted, "en", seed, folder / "checkpoints", validation=validation)
+    return ours, finetune(
+        ours, data, wanted, TrainingRun(seed=seed, folder=folder / "checkpoints", language="en", validation=validation)
+    )
 
 
 def validation() -> Validation:

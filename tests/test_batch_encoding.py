@@ -20,6 +20,7 @@ from vtkit.training import objective
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.gates import Gate
 from vtkit.training.objective import Objective, term_weights_of
+from vtkit.training.resuming import TrainingRun
 
 
 def columns(model: SparseEncoder, pairs: int) -> list[dict[str, Tensor]]:
@@ -124,7 +125,9 @@ def test_a_training_run_computes_again_what_it_does_not_hold_and_ends_the_same(t
     for at_once in (None, objective.TEXTS_A_GROUP):
         ours, wanted = encoder(tmp_path / f"{at_once}"), section(**PENALTIES, steps=2, texts_at_once=at_once)
         with forwards(ours) as sizes:
-            curves = finetune(ours, DATA, wanted, "en", 5, tmp_path / f"{at_once}" / "checkpoints")
+            curves = finetune(
+                ours, DATA, wanted, TrainingRun(seed=5, folder=tmp_path / f"{at_once}" / "checkpoints", language="en")
+            )
         found.append((curves, len(sizes), weights(ours)))
     (curves, passes, whole), (their_curves, their_passes, cached) = found
     assert (their_curves, their_passes) == (curves, passes + 4)  # two steps of queries and documents

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from sentence_transformers import SparseEncoder
 from tiny import SCRATCH, collection, resumed, texts, tokenizer, write_collection
 
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
 from vtkit.training import mlm, sparse_trainer
@@ -150,7 +151,7 @@ LOOPS = {"masked tokens": mlm, "vectors": mlm, "TILDE": tilde}
 def test_an_interrupted_training_ends_in_the_weights_of_an_undisturbed_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tilde, "CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(ExpandDocumentsSection, "checkpoint_every", 4)
 
     def train(folder: Path) -> tuple[SparseEncoder, Any]:
         ours = start(name, folder / "start", dropout=0.1)

@@ -36,6 +36,7 @@ from vtkit.training.document_expansion.tilde import (
     likelihood_loss,
     train_tilde,
 )
+from vtkit.training.resuming import TrainingRun
 from vtkit.vocabulary.existing import wrap
 
 # Borda's count
@@ -100,7 +101,8 @@ def test_a_step_minimises_the_likelihood_of_either_text_given_the_other(tmp_path
                 if number > 4 and TOKENS[number] != "oak":  # neither special tokens nor masked ones
                     probability = 1 / (1 + math.exp(-logit))
                     total -= math.log(probability if number in there else 1 - probability)
-    found = train_tilde(ours, pairs, section(steps=1, batch_size=3), counted, 0, tmp_path / "checkpoints")
+    run = TrainingRun(seed=0, folder=tmp_path / "checkpoints")
+    found = train_tilde(ours, pairs, section(steps=1, batch_size=3), counted, run)
     assert found["loss"][0] == pytest.approx(total / 6, rel=2e-3)  # bf16, where it is fast
 
 
@@ -115,7 +117,8 @@ def pairs_of(count: int, seed: int) -> list[tuple[str, str]]:
 
 def trained(folder: Path, pairs: list[tuple[str, str]], **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
     ours = encoder(folder)
-    return ours, train_tilde(ours, pairs, section(**changes), nothing_stops(ours), 3, folder / "checkpoints")
+    run = TrainingRun(seed=3, folder=folder / "checkpoints")
+    return ours, train_tilde(ours, pairs, section(**changes), nothing_stops(ours), run)
 
 
 @pytest.mark.bf16

@@ -50,7 +50,7 @@ EXTENSIONS: dict[str, tuple[Edit, ...]] = {
         ),
         Edit(
             "settings/finetune.py",
-            '    "margin_l1": Loss("absolute margins, over hard negatives", learns="own"),\n',
+            '    "margin_l1": Loss("margin_l1", "absolute margins, over hard negatives", learns="own"),\n',
             "}\n\n\nclass Penalty(",
         ),
     ),
@@ -58,7 +58,7 @@ EXTENSIONS: dict[str, tuple[Edit, ...]] = {
         Edit("training/regularizers.py", "\n\ndef l2(weights):\n    return weights.square().sum(dim=1).mean()\n"),
         Edit(
             "settings/finetune.py",
-            '    "l2": Penalty("ℓ₂, the sum of squared weights", query=0.02, document=0.01),\n',
+            '    "l2": Penalty("l2", "ℓ₂, the sum of squared weights", query=0.02, document=0.01),\n',
             "}\n\nLossName",
         ),
     ),
@@ -168,8 +168,8 @@ def test_the_help_of_an_export_needs_no_engine() -> None:
 
 
 def test_every_entry_of_a_table_has_its_function() -> None:
-    assert all(callable(getattr(losses, name)) for name in LOSSES)
-    assert all(callable(getattr(regularizers, name)) for name in PENALTIES)
+    assert all(callable(getattr(losses, loss.function)) for loss in LOSSES.values())
+    assert all(callable(getattr(regularizers, penalty.function)) for penalty in PENALTIES.values())
 
 
 @pytest.mark.parametrize("name", get_args(TargetName))

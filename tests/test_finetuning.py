@@ -26,6 +26,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import judged_pairs, relevant_to_others, training_batches
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.teachers import Asked, GivenScores
 
 DATA = collection(48, seed=4)
@@ -172,7 +173,9 @@ def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFix
 def trained(folder: Path, seed: int = 5, **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
     """An encoder fine-tuned with checkpoints in ``folder/checkpoints``, and its curves."""
     ours = encoder(folder)
-    return ours, finetune(ours, DATA, section(**changes), "en", seed, folder / "checkpoints")
+    return ours, finetune(
+        ours, DATA, section(**changes), TrainingRun(seed=seed, folder=folder / "checkpoints", language="en")
+    )
 
 
 @pytest.mark.bf16
@@ -203,7 +206,12 @@ def test_a_second_training_of_an_encoder_is_as_the_first(tmp_path: Path) -> None
     found = []
     for number, seed in enumerate((5, 5, 6)):
         ours[0].auto_model.load_state_dict(start)
-        curves = finetune(ours, DATA, section(steps=3), "en", seed, tmp_path / f"checkpoints-{number}")
+        curves = finetune(
+            ours,
+            DATA,
+            section(steps=3),
+            TrainingRun(seed=seed, folder=tmp_path / f"checkpoints-{number}", language="en"),
+        )
         found.append((curves, weights(ours)))
     assert found[0][0] == found[1][0]
     assert same(found[0][1], found[1][1])
@@ -270,7 +278,13 @@ TAUGHT: dict[str, Any] = {"teachers": ["theirs"]}
 @pytest.mark.bf16
 def test_a_teacher_is_learned_from_and_its_scores_are_kept(tmp_path: Path) -> None:
     wanted = section(steps=41, learning_rate=5e-3, loss=["margin_mse", "kl"], hard_negatives=2, **TAUGHT)
-    curves = finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / "kept", teachers=[Overlap(own=True)])
+    curves = finetune(
+        encoder(tmp_path),
+        DATA,
+        wanted,
+        TrainingRun(seed=5, folder=tmp_path / "kept", language="en"),
+        teachers=[Overlap(own=True)],
+    )
     assert curves["margin_mse"][-1] < 0.9 * curves["margin_mse"][0]
     assert curves["kl"][-1] < curves["kl"][0]
     assert sorted(file.name for file in (tmp_path / "kept" / "teacher-scores").iterdir()) == [
@@ -295,12 +309,24 @@ class Cosines:
 def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_without_one(loss: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"steps": 60, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}
     teacher = Cosines(20.0)
-    curves = finetune(encoder(tmp_path), DATA, section(**changes), "en", 5, tmp_path / "kept", teachers=[teacher])
+    curves = finetune(
+        encoder(tmp_path),
+        DATA,
+        section(**changes),
+        TrainingRun(seed=5, folder=tmp_path / "kept", language="en"),
+        teachers=[teacher],
+    )
     assert curves[loss][-1] < 0.9 * curves[loss][0]
     assert teacher.steps == 60
     for refused, wanted in ((Cosines(1.0), section(**changes)), (Cosines(20.0), section(**changes, teacher_scale=1.0))):
         with pytest.raises(DataError, match=r"nearly alike.*Set teacher_scale to about 31 \(now 1\)"):
-            finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])
+            finetune(
+                encoder(tmp_path),
+                DATA,
+                wanted,
+                TrainingRun(seed=5, folder=tmp_path / f"{refused.scale}", language="en"),
+                teachers=[refused],
+            )
         assert refused.steps == 20  # the first sample, and no more
 
 
@@ -327,7 +353,13 @@ def test_useless_scores_are_an_error(tmp_path: Path) -> None:
     for changes, teacher, said in refused:
         wanted = section(steps=3, **changes, **TAUGHT)
         with pytest.raises(DataError, match=said):
-            finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / "kept", teachers=[teacher])
+            finetune(
+                encoder(tmp_path),
+                DATA,
+                wanted,
+                TrainingRun(seed=5, folder=tmp_path / "kept", language="en"),
+                teachers=[teacher],
+            )
 
 
 def test_what_cannot_be_learned_is_an_error_of_the_recipe() -> None:

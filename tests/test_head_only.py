@@ -26,6 +26,7 @@ from vtkit.system.errors import DataError
 from vtkit.training import masking
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss
+from vtkit.training.resuming import TrainingRun
 from vtkit.transfer.methods.baselines import subtoken_mixture
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head, graft_head
@@ -205,8 +206,12 @@ def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_pa
     ours, few = moved(tmp_path), TEXTS[:3] * 10
     before = weights(ours)
     curve = adapt(
-        ours, few, np.arange(80, 84), section(learning_rate=3e-2, steps=60), 1, tmp_path / "checkpoints"
-    ).curve
+        ours,
+        few,
+        np.arange(80, 84),
+        section(learning_rate=3e-2, steps=60),
+        TrainingRun(seed=1, folder=tmp_path / "checkpoints"),
+    )[0]
     assert curve["loss"][-1] < 0.9 * curve["loss"][0]
     after = weights(ours)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -223,7 +228,15 @@ def test_output_tokens_behind_the_last_input_token_are_learnt_with_a_prior(tmp_p
     ours, new = moved(tmp_path, LONGER), LONGER[len(TOKENS) :]
     few = [f"{first} {second} willow" for first, second in pairwise(new[:9])]
     before = mlm_head(ours[0].auto_model).decoder.weight.detach().clone()
-    curve = adapt(ours, few, np.arange(0), section(), 1, tmp_path / "checkpoints", None, few, frequencies=True).curve
+    curve = adapt(
+        ours,
+        few,
+        np.arange(0),
+        section(),
+        TrainingRun(seed=1, folder=tmp_path / "checkpoints"),
+        held_out=few,
+        frequencies=True,
+    )[0]
     assert np.isfinite(curve["loss"]).all()
     moves = (mlm_head(ours[0].auto_model).decoder.weight - before).abs().amax(dim=1)
     assert (moves[[LONGER.index(token) for token in new[:9]]] > 0).all()
@@ -233,14 +246,15 @@ def test_output_tokens_behind_the_last_input_token_are_learnt_with_a_prior(tmp_p
 def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
     ours = moved(tmp_path)
     teacher = encoder(tmp_path / "teacher", tokens=OUTPUT, seed=3)
-    taught = weights(teacher)
-    settings = section(objective="sap", teachers=["teacher"], train="all", steps=25, batch_size=2)
+    save_encoder(teacher, tmp_path / "taught")
+    settings = section(objective="sap", teachers=[str(tmp_path / "taught")], train="all", steps=25, batch_size=2)
     nothing = np.empty(0, dtype=np.int64)
-    curve = adapt(ours, TEXTS[:4] * 5, nothing, settings, 1, tmp_path / "checkpoints", teacher).curve
+    curve = adapt(ours, TEXTS[:4] * 5, nothing, settings, TrainingRun(seed=1, folder=tmp_path / "checkpoints"))[0]
     assert curve["loss"][-1] < 0.7 * curve["loss"][0]
-    assert all(torch.equal(tensor, taught[name]) for name, tensor in weights(teacher).items())
     mine, theirs = (encode(side, TEXTS[:4], 24).toarray() for side in (ours, teacher))
     cosines = (mine[:, : len(OUTPUT)] * theirs).sum(1) / np.linalg.norm(mine, axis=1) / np.linalg.norm(theirs, axis=1)
     assert cosines.min() > 0.7
+    save_encoder(encoder(tmp_path / "other"), tmp_path / "whole")
+    settings = section(objective="sap", teachers=[str(tmp_path / "whole")])
     with pytest.raises(DataError, match=r"teachers has an output vocabulary of 120 tokens and the encoder one of 84"):
-        adapt(ours, TEXTS, nothing, settings, 1, tmp_path / "checkpoints", encoder(tmp_path / "other"))
+        adapt(ours, TEXTS, nothing, settings, TrainingRun(seed=1, folder=tmp_path / "checkpoints"))

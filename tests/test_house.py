@@ -25,13 +25,13 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "deploy": (2248, 235),
     "encoder": (2819, 290),
     "evaluation": (1302, 123),
-    "pipeline": (3395, 261),
+    "pipeline": (3396, 261),
     "recipe": (1102, 94),
     "report": (1926, 179),
     "search": (3187, 338),
-    "settings": (995, 112),
+    "settings": (1008, 112),
     "system": (743, 110),
-    "training": (2296, 234),
+    "training": (2250, 234),
     "transfer": (1737, 138),
     "vocabulary": (2555, 226),
     "vtkit": (521, 52),
@@ -40,7 +40,7 @@ CEILINGS: dict[str, tuple[int, int]] = {
 functions, methods and classes are definitions, so that cramming lines gains nothing."""
 
 CONCEPTS: dict[str, int] = {
-    "functions with eight parameters or more": 37,
+    "functions with eight parameters or more": 27,
     "dataclasses and named tuples": 268,
     "results": 89,
     "names defined in more than three modules": 36,

@@ -27,8 +27,8 @@ from vtkit.training.gates import PATIENCE, Gate
 from vtkit.training.losses import infonce, kl, margin_mse, own_candidates
 from vtkit.training.objective import Batch, Objective
 from vtkit.training.regularizers import (
+    DfFlops,
     cased,
-    df_flops,
     df_weights,
     flops,
     l1,
@@ -226,7 +226,7 @@ def test_df_flops_by_hand() -> None:
     """A dimension weighs nothing where no text has it, half at α, and 1 where all have it."""
     weighing = df_weights(torch.tensor([0.0, 0.1, 1.0]), alpha=0.1, beta=10.0)
     assert weighing.tolist() == pytest.approx([0.0, 0.5, 1.0])
-    penalty = df_flops(3, alpha=0.5, beta=1.0, memory=2)  # log_α 2 = -1, so x weighs x
+    penalty = DfFlops(3, alpha=0.5, beta=1.0, memory=2)  # log_α 2 = -1, so x weighs x
     first = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])  # shares 1, 0, 1/2
     assert penalty(first).item() == pytest.approx((2 * 1) ** 2 + (1 * 0.5) ** 2)
     second = torch.tensor([[0.0, 4.0, 4.0], [0.0, 0.0, 4.0]])  # shares 0, 1/2, 1: mean 1/2, 1/4, 3/4
@@ -234,7 +234,7 @@ def test_df_flops_by_hand() -> None:
     penalty(second)  # the older half of the memory counts half: 1/4, 3/8, 7/8
     assert penalty.shares.tolist() == pytest.approx([0.25, 0.375, 0.875])
     frequent = vectors(5, 7, 3).float() + 0.1  # without rare dimensions it is FLOPS
-    assert df_flops(7, 0.1)(frequent).item() == pytest.approx(flops(frequent).item())
+    assert DfFlops(7, 0.1)(frequent).item() == pytest.approx(flops(frequent).item())
 
 
 def section(**changes: Any) -> FinetuneSection:

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.training.masking import IGNORED, mask_tokens, masking_probabilities
+from vtkit.data.sequences import Ragged
+from vtkit.training.masking import IGNORED, MaskedBatches, masking_probabilities
 
 WEIGHTS = st.lists(st.floats(2**-7, 2**7, width=32), min_size=1, max_size=40)
 
@@ -53,6 +54,13 @@ SPECIAL = torch.tensor([0, 1, 2, 3, 4])
 VOCABULARY, MASK = 50, 4
 
 
+def masked_by(
+    weights: torch.Tensor, rate: float, ids: torch.Tensor, attention: torch.Tensor, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    batches = MaskedBatches(Ragged.of([]), [], weights, SPECIAL, MASK, 0, rate, 0)
+    return batches.masked(ids, ids, attention.bool() & ~torch.isin(ids, SPECIAL), generator)
+
+
 def masked(seed: int = 0, texts: int = 4000, weight: float = 2.0, rate: float = 0.3) -> tuple[torch.Tensor, ...]:
     """Texts [CLS] + 12 tokens (the upper half of the vocabulary is new) + [SEP], padded with two; and their masking."""
     generator = torch.Generator().manual_seed(seed)
@@ -61,7 +69,7 @@ def masked(seed: int = 0, texts: int = 4000, weight: float = 2.0, rate: float = 
     attention = (torch.arange(16) < 14).long().expand(texts, 16)
     weights = torch.ones(VOCABULARY)
     weights[VOCABULARY // 2 :] = weight
-    inputs, labels = mask_tokens(ids, attention, weights, SPECIAL, MASK, rate, generator)
+    inputs, labels = masked_by(weights, rate, ids, attention, generator)
     return ids, attention, inputs, labels
 
 
@@ -83,7 +91,7 @@ def test_padding_is_left_alone_even_where_it_looks_like_a_token() -> None:
     ids = torch.full((200, 6), 9)
     attention = torch.tensor([1, 1, 1, 0, 0, 0]).expand(200, 6)
     generator = torch.Generator().manual_seed(1)
-    inputs, labels = mask_tokens(ids, attention, torch.ones(VOCABULARY), SPECIAL, MASK, 0.9, generator)
+    inputs, labels = masked_by(torch.ones(VOCABULARY), 0.9, ids, attention, generator)
     assert (inputs[:, 3:] == 9).all()
     assert (labels[:, 3:] == IGNORED).all()
     assert (labels[:, :3] != IGNORED).float().mean().item() == pytest.approx(0.9, abs=0.05)

@@ -41,8 +41,9 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
-from vtkit.training.negatives import REMOVED, negative_pools, system_rankings, without_false_negatives
+from vtkit.training.negatives import REMOVED, Ranked, negative_pools, system_rankings, without_false_negatives
 from vtkit.training.pairs import judged_pairs
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.validation import validation_set
 
 DATA = collection(30, seed=4)
@@ -56,8 +57,8 @@ def section(**changes: Any) -> FinetuneSection:
 def ranked(wanted: FinetuneSection, own: Any, bm25: Any, folder: Path, depth: int, read: Any = None) -> list[Any]:
     lengths = wanted.query_length, wanted.document_length
     queries, setting = [query.text for query in DATA.queries], "finetune.mining"
-    names = wanted.mining.rankings
-    mined = system_rankings(names, queries, DATA.contents, lengths, bm25, folder, depth, setting, own, read)
+    asked = Ranked(queries, DATA.contents, lengths, depth)
+    mined = system_rankings(wanted.mining.rankings, asked, bm25, folder, setting, own, read)
     return [*mined, *(ranking for file in wanted.mining.files for ranking in read_rankings(file, DATA))]
 
 
@@ -121,9 +122,8 @@ def test_a_rank_floor_and_margins_leave_what_sentence_transformers_mines(
     section_, known = section(mining={"rankings": [name], "depth": depth, **mining}), judged_pairs(data)
     removed: list[int] = []
     clear = partial(without_false_negatives, known.relevant, section_.mining)
-    ranking = system_rankings(
-        [name], [q.text for q in asked], contents, (64, 128), bm25, tmp_path, depth + 2, "finetune.mining", clear=clear
-    )
+    ranked = Ranked([q.text for q in asked], contents, (64, 128), depth + 2, clear)
+    ranking = system_rankings([name], ranked, bm25, tmp_path, "finetune.mining")
     found = as_lists(negative_pools(data, known, section_, lambda most: ranking, removed=removed.append))
     ours = {query.text: set(pool) for query, pool in zip(asked, found, strict=True)}
     assert {query: pool for query, pool in ours.items() if query in wanted} == wanted
@@ -298,13 +298,28 @@ def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) 
     data = judged([{q: 1, q + 4: 0, q + 8: 0} for q in range(4)], 12)
     data.scores.update({f"q{q}": {f"d{q}": 3.0, f"d{q + 4}": 1.0, f"d{q + 8}": -1.0} for q in range(4)})
     settings = {"loss": "margin_mse", "hard_negatives": 2, "learning_rate": 1e-3}
-    one = finetune(encoder(tmp_path / "a"), data, section(**settings), "en", 3, tmp_path / "a" / "checkpoints")
+    one = finetune(
+        encoder(tmp_path / "a"),
+        data,
+        section(**settings),
+        TrainingRun(seed=3, folder=tmp_path / "a" / "checkpoints", language="en"),
+    )
     data.scores["q0"]["d0"] = 40.0
-    other = finetune(encoder(tmp_path / "b"), data, section(**settings), "en", 3, tmp_path / "b" / "checkpoints")
+    other = finetune(
+        encoder(tmp_path / "b"),
+        data,
+        section(**settings),
+        TrainingRun(seed=3, folder=tmp_path / "b" / "checkpoints", language="en"),
+    )
     assert other["margin_mse"][0] > one["margin_mse"][0] + 10  # margins of 40 instead of 2 and 4
     del data.scores["q0"]["d0"]
     with pytest.raises(DataError, match="scores that are infinite, missing or NaN"):
-        finetune(encoder(tmp_path / "c"), data, section(**settings), "en", 3, tmp_path / "c" / "checkpoints")
+        finetune(
+            encoder(tmp_path / "c"),
+            data,
+            section(**settings),
+            TrainingRun(seed=3, folder=tmp_path / "c" / "checkpoints", language="en"),
+        )
 
 
 def run_of(folder: Path, finetune: str) -> list[str]:

@@ -57,6 +57,7 @@ from vtkit.settings.finetune import QUERY_ENCODERS
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder
+from vtkit.training.resuming import TrainingRun
 from vtkit.vocabulary.existing import wrap
 
 DOCUMENTS = [document.contents for document in DATA.documents]
@@ -342,7 +343,7 @@ def test_the_activation_is_what_the_recipe_says(activation: str, saturate: Any, 
 def trained(folder: Path, kind: str, seed: int = 5, **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
     wanted = section(query_encoder=kind, **changes)
     model = with_query_encoder(encoder(folder), wanted, DOCUMENTS)
-    curves = finetune(model, DATA, wanted, "en", seed, folder / "checkpoints")
+    curves = finetune(model, DATA, wanted, TrainingRun(seed=seed, folder=folder / "checkpoints", language="en"))
     return model, curves
 
 
@@ -380,7 +381,7 @@ def test_a_learned_table_is_never_negative_and_special_tokens_and_masked_dimensi
     ours = with_query_encoder(ours, wanted, DOCUMENTS)
     asked = [query.text for query in DATA.queries]
     before = encode_side(ours, asked, "query", 48).nnz
-    finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
+    finetune(ours, DATA, wanted, TrainingRun(seed=5, folder=tmp_path / "checkpoints", language="en"))
     weight = table_of(ours).weight.detach()
     assert float(weight.min()) == 0.0
     assert not weight[[*range(5), river]].any()
@@ -403,7 +404,7 @@ def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
     patched = pytest.MonkeyPatch()
     patched.setattr(QueryTable, "on_optimizer_step", watched)
     wanted = section(query_encoder="learned", steps=3, warmup=0.0)
-    finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
+    finetune(ours, DATA, wanted, TrainingRun(seed=5, folder=tmp_path / "checkpoints", language="en"))
     patched.undo()
     by_hand = torch.nn.Parameter(start.clone())
     optimiser = torch.optim.AdamW([by_hand], lr=1e-2, weight_decay=0.0)

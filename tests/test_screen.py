@@ -24,6 +24,7 @@ from vtkit.settings.adapt import AdaptSection
 from vtkit.system.runtime import bf16_is_fast
 from vtkit.training import resuming
 from vtkit.training.adapt import adapt_vectors
+from vtkit.training.resuming import TrainingRun
 
 pytestmark = pytest.mark.bf16
 
@@ -203,6 +204,8 @@ def test_a_family_trains_where_bf16_is_fast(family: str, tmp_path: Path, monkeyp
     model = as_sparse_encoder(with_plain_head(source_of(family, tokens)), tokenizer(tokens), tmp_path / "model")
     section = AdaptSection(objective="crop", steps=2, batch_size=4, max_length=24)
     before = encode(model, TEXTS, 24)
-    curves = adapt_vectors(model, section.objectives, texts(12, words=(8, 20)), section, "en", 1, tmp_path / "trained")
+    curves = adapt_vectors(
+        model, texts(12, words=(8, 20)), section, TrainingRun(seed=1, folder=tmp_path / "trained", language="en")
+    )
     assert np.isfinite(curves["loss"]).all()
     assert abs(encode(model, TEXTS, 24) - before).max() > 0

@@ -24,6 +24,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.validation import held_out_queries, validation_set
 
 
@@ -148,7 +149,7 @@ def test_a_training_on_a_mapped_collection_ends_in_the_same_weights(
         opened = loaded(tmp_path)
         assert isinstance(opened.documents, StoredDocuments) is (name == "mapped")
         ours = encoder(tmp_path / name)
-        finetune(ours, opened, section, "en", 3, tmp_path / name / "checkpoints")
+        finetune(ours, opened, section, TrainingRun(seed=3, folder=tmp_path / name / "checkpoints", language="en"))
         weights.append({name: each.clone() for name, each in ours.state_dict().items()})
         left, right = held_out_queries(opened, 0.3, 2)
         judged = validation_set(right, "x", 1, most_queries=5, most_documents=20)

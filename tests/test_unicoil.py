@@ -45,6 +45,7 @@ from vtkit.training.document_expansion import expansions
 from vtkit.training.document_expansion.expansions import Expansions, digest
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
+from vtkit.training.resuming import TrainingRun
 from vtkit.transfer.surgery.graft import graft
 
 DOCUMENTS = [document.contents for document in DATA.documents]
@@ -210,7 +211,12 @@ def test_fine_tuning_teaches_which_tokens_count(tmp_path: Path) -> None:
     data = replace(DATA, queries=[replace(query, text=f"{query.text} {' '.join(noise)}") for query in DATA.queries])
     ours = as_unicoil(encoder(tmp_path))
     before = encode(ours, ["river " + " ".join(noise)], 48)
-    finetune(ours, data, section(steps=60, query_penalty=[], document_penalty=[]), "en", 5, tmp_path / "checkpoints")
+    finetune(
+        ours,
+        data,
+        section(steps=60, query_penalty=[], document_penalty=[]),
+        TrainingRun(seed=5, folder=tmp_path / "checkpoints", language="en"),
+    )
     after = encode(ours, ["river " + " ".join(noise)], 48)
 
     def share(vectors: Any) -> float:

@@ -43,6 +43,7 @@ from vtkit.training import reporting, sparse_trainer
 from vtkit.training import validation as validation_of
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
+from vtkit.training.resuming import TrainingRun
 from vtkit.training.target import INTEGRAL, LARGEST_STEP, LEAST, LOSSES, MOST, PROPORTIONAL, START, ActiveTarget
 from vtkit.training.validated import Validated
 from vtkit.training.validation import Validation, held_out_queries, snippet_validation_set, validation_set
@@ -58,7 +59,12 @@ def validated(
     validation = Validation(judged, FinetuneValidation(**settings))
     wanted = section(**changes)
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
-    curves = finetune(ours, TRAINED_ON, wanted, "en", 5, folder / "checkpoints", validation=validation)
+    curves = finetune(
+        ours,
+        TRAINED_ON,
+        wanted,
+        TrainingRun(seed=5, folder=folder / "checkpoints", language="en", validation=validation),
+    )
     (found,) = validation.validated
     return ours, curves, found, validation
 
@@ -276,7 +282,12 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
 
 
 def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
-    curves = finetune(encoder(tmp_path), DATA, section(), "en", 5, tmp_path / "checkpoints", report_to=["tensorboard"])
+    curves = finetune(
+        encoder(tmp_path),
+        DATA,
+        section(),
+        TrainingRun(seed=5, folder=tmp_path / "checkpoints", language="en", report_to=["tensorboard"]),
+    )
     read = EventAccumulator(str(tmp_path / "checkpoints" / "curves" / "tensorboard"))
     read.Reload()
     tags = read.Tags()["scalars"]
@@ -396,7 +407,7 @@ def test_an_encoder_ends_with_the_active_dimensions_asked_for(tmp_path: Path) ->
     section = FinetuneSection(
         data="unused", steps=150, batch_size=12, learning_rate=1e-3, target_active=aims, infonce_scale=0.3
     )
-    curves = finetune(ours, data, section, "en", 5, tmp_path / "checkpoints")
+    curves = finetune(ours, data, section, TrainingRun(seed=5, folder=tmp_path / "checkpoints", language="en"))
     assert min(curves["query_lambda"] + curves["document_lambda"]) > 0
     for side, each in (("query", data.queries), ("document", data.documents)):
         contents = [text.text for text in each]

@@ -122,6 +122,7 @@ def measured(folder: Path) -> dict[str, float]:
     from vtkit.settings.finetune import FinetuneSection
     from vtkit.settings.source import Scratch
     from vtkit.training.finetune import finetune
+    from vtkit.training.resuming import TrainingRun
     from vtkit.training.teachers import SparseTeacher
     from vtkit.vocabulary.existing import wrap
 
@@ -147,7 +148,13 @@ def measured(folder: Path) -> dict[str, float]:
         with tempfile.TemporaryDirectory(dir=folder) as checkpoints:
             data = load_retrieval(section.data, section.split)
             loaded = time.monotonic()
-            finetune(encoder, data, section, "en", 1, Path(checkpoints), teachers=[SparseTeacher(teacher, 32)])
+            finetune(
+                encoder,
+                data,
+                section,
+                TrainingRun(seed=1, folder=Path(checkpoints), language="en"),
+                teachers=[SparseTeacher(teacher, 32)],
+            )
     except FirstStep:
         own, mapped = memory.stop()
         seconds = time.monotonic() - begun

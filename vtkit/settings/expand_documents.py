@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from vtkit.settings.types import ModelName, PositiveInt, Section, Steps
-
-CHECKPOINT_EVERY = 200  # steps between checkpoints; a killed run continues from the last
 
 
 class ExpandDocumentsSection(Section):
@@ -35,3 +33,7 @@ class ExpandDocumentsSection(Section):
     rankings: tuple[ModelName, ...] = ()
     """``tilde-aug``: dense or sparse sentence-transformers models, hub ids or folders, that rank the documents for the
     training queries beside BM25."""
+
+    learning_rate: ClassVar[float] = 2e-5  # peak; it falls linearly to zero
+    warmup: ClassVar[float] = 0.05  # share of the steps over which the learning rate rises
+    checkpoint_every: ClassVar[int] = 200  # steps between checkpoints

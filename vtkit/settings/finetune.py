@@ -32,8 +32,9 @@ SIDES: tuple[Side, ...] = ("query", "document")
 
 
 class Loss(NamedTuple):
-    """A loss of fine-tuning, computed by the function of its name in ``training/losses.py``."""
+    """A loss of fine-tuning."""
 
+    function: str  # in ``training/losses.py``
     what: str  # its label in reports, and after a comma its explanation
     learns: Literal["judgements", "own", "all"]
     """``judgements``: which document of the batch is relevant. ``own``: a teacher's scores of a query's relevant
@@ -41,14 +42,20 @@ class Loss(NamedTuple):
 
 
 LOSSES: dict[str, Loss] = {
-    "infonce": Loss("InfoNCE, the relevant document against all other documents of the batch", learns="judgements"),
+    "infonce": Loss(
+        "infonce", "InfoNCE, the relevant document against all other documents of the batch", learns="judgements"
+    ),
     "margin_mse": Loss(
+        "margin_mse",
         "MarginMSE, the squared error between the encoder's and the teacher's margins of a query's relevant document "
         "over its hard negatives",
         learns="own",
     ),
-    "kl": Loss("KL divergence from the teacher, over a query's relevant document and its hard negatives", learns="own"),
+    "kl": Loss(
+        "kl", "KL divergence from the teacher, over a query's relevant document and its hard negatives", learns="own"
+    ),
     "listwise": Loss(
+        "listwise",
         "listwise divergence from the teacher, KL over all documents of the batch that it scored, with its scores in "
         "standard deviations",
         learns="all",
@@ -57,9 +64,9 @@ LOSSES: dict[str, Loss] = {
 
 
 class Penalty(NamedTuple):
-    """A penalty on vectors that are not sparse, computed by the function of its name in
-    ``training/regularizers.py``."""
+    """A penalty on vectors that are not sparse."""
 
+    function: str  # or class, if it keeps state, in ``training/regularizers.py``
     what: str  # its label in reports, and after a comma its explanation
     query: float = 3e-4  # λ of queries if the recipe gives none
     document: float = 1e-4  # the same of documents
@@ -69,18 +76,21 @@ class Penalty(NamedTuple):
 
 
 PENALTIES: dict[str, Penalty] = {
-    "flops": Penalty("FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)", split=True),
-    "l1": Penalty("ℓ₁, the sum of a vector's weights", query=1e-3, document=1e-3),
+    "flops": Penalty("flops", "FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)", split=True),
+    "l1": Penalty("l1", "ℓ₁, the sum of a vector's weights", query=1e-3, document=1e-3),
     "masked_flops": Penalty(
+        "masked_flops",
         "masked FLOPS, only of vectors with more than 30 (queries) or 150 (documents) active dimensions (ℓ₀ mask, "
         "arXiv:2504.14839)",
         spares={"query": 30, "document": 150},  # the paper's for documents
     ),
     "df_flops": Penalty(
+        "DfFlops",
         "DF-FLOPS, with larger weights for dimensions that are active in many texts, which shortens the longest "
         "postings (arXiv:2505.15070)",
     ),
     "cased": Penalty(
+        "cased",
         "cased tokens, the squared weights of their dimensions, summed over the batch (the casing study, with λ = 0.2 "
         "beside MarginMSE, which is far too much beside InfoNCE)",
         query=3e-5,

@@ -2,10 +2,8 @@
 objective has texts and a term of its own, and one step takes a batch of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,16 +16,15 @@ from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.finetune import BM25, LOSSES, SIDES
-from vtkit.settings.recipe import Reporter
 from vtkit.system import distributed
 from vtkit.system.errors import DataError
 from vtkit.training.gates import Gate
 from vtkit.training.losses import symmetric_divergence
-from vtkit.training.negatives import RANKINGS_FOLDER, merged, system_rankings
-from vtkit.training.objective import Batch, Objective, Term, loss_term
+from vtkit.training.negatives import RANKINGS_FOLDER, Ranked, merged, system_rankings
+from vtkit.training.objective import Batch, Objective, Term, loss_term, penalty_term
 from vtkit.training.query_generator import QueryGenerator
-from vtkit.training.regularizers import penalty_term, quadratic_ramp
-from vtkit.training.resuming import trainer_settings
+from vtkit.training.regularizers import quadratic_ramp
+from vtkit.training.resuming import TrainingRun, trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import (
@@ -51,57 +48,46 @@ CONTRASTIVE = 0.5  # weight of InfoNCE with the query's own document beside the 
 DEPTH = 50  # the candidate beside a query's own document is sampled from so many of each ranking
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """Inputs of the objective ``align``."""
-
-    source: SparseEncoder  # the encoder whose scores are learned; not changed
-    pairs: Sequence[tuple[str, str]]  # source and target side of sentence pairs
+Alignment = tuple[SparseEncoder, Sequence[tuple[str, str]]]
+"""The encoder whose scores ``align`` learns, which is not changed, and source and target side of sentence pairs."""
 
 
 def adapt_vectors(
     encoder: SparseEncoder,
-    objectives: Sequence[str],
     texts: Sequence[str],
     section: AdaptSection,
-    language: str,
-    seed: int,
-    folder: Path,
+    run: TrainingRun,
     *,
     alignment: Alignment | None = None,
     teachers: Sequence[Teacher] = (),
     generator: QueryGenerator | None = None,
-    report_to: Sequence[Reporter] = (),
 ) -> dict[str, list[float]]:
-    """Train ``encoder`` in place; all texts are chosen before.
+    """Train ``encoder`` in place by the objectives that ``section`` names, not ``auto``; all texts are chosen before.
 
     Args:
-        objectives: ``crop``, ``align``, ``distill``; one of ``crop`` and ``distill``.
         alignment: for ``align``, and only for it.
-        language: of the corpus, for BM25.
-        seed: of the order, the spans and the dropout.
-        folder: of checkpoints and the teacher's scores.
         teachers: for ``distill``, beside BM25, which teaches unless one of them is a cross-encoder.
         generator: for ``distill`` whose queries are written by a model.
 
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
     """
-    pools: list[Sequence[object]] = [alignment.pairs] if alignment is not None else []
+    objectives = section.objectives
+    pools: list[Sequence[object]] = [alignment[1]] if alignment is not None else []
     if "crop" in objectives or "distill" in objectives:
         texts = usable_texts(texts)
         pools.append(texts)
     size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
     columns, terms = dict[str, list[str]](), list[Term]()
     if alignment is not None:  # sentences are the first column
-        columns, terms = _align(alignment, section, size, seed, folder)
+        columns, terms = _align(alignment, section, size, run)
     if "crop" in objectives:
-        order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
-        spans = [crop_pair(texts[text], np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)]
+        order = batches_of(len(texts), section.steps, size, run.seed).reshape(-1)
+        spans = [crop_pair(texts[text], np.random.default_rng([run.seed, 4, row])) for row, text in enumerate(order)]
         columns |= {"query": [query for query, _ in spans], "document": [document for _, document in spans]}
         terms.append(loss_term("infonce"))
     if "distill" in objectives:
-        candidates, losses = _distill(texts, section, size, seed, folder, language, teachers, generator)
+        candidates, losses = _distill(texts, section, size, run, teachers, generator)
         columns, terms = columns | candidates, terms + losses
 
     model = encoder[0].auto_model
@@ -130,12 +116,9 @@ def adapt_vectors(
             ),
             sentences="sentence" in columns,
         ),
-        trainer_settings(
-            model, folder, steps, section.learning_rate, section.warmup, "cosine", section.checkpoint_every, seed
-        ),
-        size,
+        trainer_settings(model, run, section, steps, "cosine"),
+        run,
         "adapting",
-        report_to=report_to,
     )
     model.requires_grad_(True)
     return curves
@@ -145,12 +128,12 @@ Part = tuple[dict[str, list[str]], list[Term]]
 """Columns of an objective, steps times batch size texts each, and its terms."""
 
 
-def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Part:
-    batches = batches_of(len(alignment.pairs), section.steps, size, seed)
-    read = [[alignment.pairs[pair][0] for pair in batch] for batch in batches]
+def _align(alignment: Alignment, section: AdaptSection, size: int, run: TrainingRun) -> Part:
+    source, pairs = alignment
+    batches = batches_of(len(pairs), section.steps, size, run.seed)
+    read = [[pairs[pair][0] for pair in batch] for batch in batches]
     steps = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
-    teacher = SparseTeacher(alignment.source, section.max_length)
-    scores = KeptScores(teacher, steps, folder)
+    scores = KeptScores(SparseTeacher(source, section.max_length), steps, run.folder)
 
     def taught(batch: Batch) -> Tensor:
         return scores[batch.step].to(batch.sentence_scores.device)
@@ -159,20 +142,18 @@ def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, fo
         Term("alignment", lambda seen: symmetric_divergence(seen.sentence_scores, taught(seen), ALIGN_TEMPERATURE)),
         Term("score_difference", lambda seen: (seen.sentence_scores - taught(seen)).square().mean(), lambda _: SQUARED),
     ]
-    return {"sentence": [alignment.pairs[pair][1] for pair in batches.reshape(-1)]}, terms
+    return {"sentence": [pairs[pair][1] for pair in batches.reshape(-1)]}, terms
 
 
 def _distill(
     texts: Sequence[str],
     section: AdaptSection,
     size: int,
-    seed: int,
-    folder: Path,
-    language: str,
+    run: TrainingRun,
     teachers: Sequence[Teacher],
     generator: QueryGenerator | None,
 ) -> Part:
-    settings = section.distill
+    settings, seed = section.distill, run.seed
     batches = batches_of(len(texts), section.steps, size, seed)
     rows = batches.reshape(-1).tolist()
     documents = list(texts)
@@ -185,7 +166,7 @@ def _distill(
             queries, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
         case _:
             assert generator is not None
-            queries = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
+            queries = _generated(generator, texts, rows, run)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
     in_deviations = LOSSES[loss].learns == "all"
@@ -197,11 +178,10 @@ def _distill(
             f"of each query: of two scores, only their order is left. {remedy}."
         )
 
-    bm25 = cache(partial(Bm25.build, documents, language))
-    rankings = system_rankings(
-        (BM25, *settings.mining), queries, documents, (QUERY_LENGTH, section.max_length), bm25,
-        folder / RANKINGS_FOLDER, DEPTH, "adapt.distill.mining",
-    )  # fmt: skip
+    bm25 = cache(partial(Bm25.build, documents, run.language))
+    ranked = Ranked(queries, documents, (QUERY_LENGTH, section.max_length), DEPTH)
+    mining, systems = "adapt.distill.mining", (BM25, *settings.mining)
+    rankings = system_rankings(systems, ranked, bm25, run.folder / RANKINGS_FOLDER, mining)
     candidates = np.stack([rows, _sampled(rankings, rows, len(texts), seed)], axis=1)
     own, others = ([documents[number] for number in column] for column in candidates.T.tolist())
     steps = []
@@ -209,7 +189,7 @@ def _distill(
         batch = slice(start, start + size)
         steps.append(Asked(queries[batch], own[batch] + others[batch], candidates[batch].T.reshape(-1).tolist(), 2))
     teacher = single_or_ensemble([*teachers, *([] if pairwise else [Bm25Teacher(bm25)])])
-    scores = KeptScores(teacher, steps, folder)
+    scores = KeptScores(teacher, steps, run.folder)
     scores.check(None if in_deviations else teacher.scale)
     terms = [loss_term(loss, taught=scores)]
     if in_deviations:
@@ -217,14 +197,12 @@ def _distill(
     return {"query": queries, "document": own, "negative_1": others}, terms
 
 
-def _generated(
-    generator: QueryGenerator, texts: Sequence[str], rows: Sequence[int], words: int, seed: int, folder: Path
-) -> list[str]:
+def _generated(generator: QueryGenerator, texts: Sequence[str], rows: Sequence[int], run: TrainingRun) -> list[str]:
     """A query of the text of each row, another one each time that it comes; its opening, where it has none."""
     used = list(dict.fromkeys(rows))
-    written = distributed.by_main(lambda: generator.queries([texts[number] for number in used], seed, folder))
+    written = distributed.by_main(lambda: generator.queries([texts[number] for number in used], run.seed, run.folder))
     turns = {
-        number: cycle(queries or [opening_pair(texts[number], words)[0]])
+        number: cycle(queries or [opening_pair(texts[number], QUERY_WORDS)[0]])
         for number, queries in zip(used, written, strict=True)
     }
     return [next(turns[number]) for number in rows]

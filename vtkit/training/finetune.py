@@ -16,41 +16,36 @@ from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import query_table
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import BM25, SIDES, FinetuneSection
-from vtkit.settings.recipe import Reporter
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import Gate
 from vtkit.training.negatives import (
     RANKINGS_FOLDER,
+    Ranked,
     model_ranking,
     negative_pools,
     system_rankings,
     without_false_negatives,
 )
-from vtkit.training.objective import Objective, Term, loss_term
+from vtkit.training.objective import Objective, Term, loss_term, penalty_term
 from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches
 from vtkit.training.query_table import QueryTable
-from vtkit.training.regularizers import penalty_term, quadratic_ramp
-from vtkit.training.resuming import set_weights, trainer_settings
+from vtkit.training.regularizers import quadratic_ramp
+from vtkit.training.resuming import TrainingRun, set_weights, trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, single_or_ensemble
-from vtkit.training.validation import Validation
 
 
 def finetune(
     encoder: SparseEncoder,
     data: RetrievalSet,
     section: FinetuneSection,
-    language: str,
-    seed: int,
-    folder: Path,
+    run: TrainingRun,
     *,
     teachers: Sequence[Teacher] = (),
-    validation: Validation | None = None,
     read: Sequence[str] | None = None,
-    report_to: Sequence[Reporter] = (),
     removed: Callable[[int], object] = lambda count: None,
 ) -> Curves:
     """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
@@ -60,11 +55,7 @@ def finetune(
     Args:
         encoder: as :func:`vtkit.training.query_table.with_query_encoder` gives it.
         data: queries with their relevant documents (judgements above 0).
-        language: for BM25.
-        seed: of the order, the hard negatives and the dropout; further trainings have the ones after it.
-        folder: of checkpoints and the teachers' scores.
         teachers: for the losses that learn from some, beside or without BM25 (``section.teachers``).
-        validation: by which each training stops; it says afterwards what came of them.
         read: what the encoder alone reads of each document, where that is not its text (expanded documents).
         removed: gets the number of mined documents that margins removed, of each query that mines.
 
@@ -80,15 +71,13 @@ def finetune(
     contents, queries = data.contents, [query.text for query in data.queries]
     judged, given = judged_pairs(data), section.taught and bool(data.scores)
     lengths = section.query_length, section.document_length
-    bm25 = cache(partial(Bm25.build, contents, language, folder=folder / "bm25"))
+    bm25 = cache(partial(Bm25.build, contents, run.language, folder=run.folder / "bm25"))
     clear = partial(without_false_negatives, judged.relevant, section.mining)
     of_last_round: list[Ranking] = []  # what the encoder of the round before ranks
 
     def rankings(depth: int) -> Sequence[Ranking]:
-        mined = system_rankings(
-            section.mining.rankings, queries, contents, lengths, bm25, folder / RANKINGS_FOLDER, depth,
-            "finetune.mining", encoder, read, clear,
-        )  # fmt: skip
+        ranked, kept = Ranked(queries, contents, lengths, depth, clear), run.folder / RANKINGS_FOLDER
+        mined = system_rankings(section.mining.rankings, ranked, bm25, kept, "finetune.mining", encoder, read)
         of_files = (ranking for file in section.mining.files for ranking in read_rankings(file, data))
         return [*mined, *of_files, *of_last_round]
 
@@ -96,22 +85,23 @@ def finetune(
     asked: list[Teacher] = [*([GivenScores(data)] if given else []), *teachers] if section.taught else []
     if section.taught and (BM25 in section.teachers or not asked):
         asked.append(Bm25Teacher(bm25))
-    training = _Training(encoder, data, section, judged, pools(), asked, read or contents, report_to)
+    unvalidated, read = replace(run, validation=None), read or contents
+    training = _Training(encoder, data, section, judged, pools(), asked, read, unvalidated)
     parameters = parameters_of(encoder)
     start = {name: value.detach().clone() for name, value in parameters.items()} if section.mining.rounds > 1 else {}
     depth = section.mining.depth + int(judged.relevant.lengths.max(initial=0))
+    ranked = Ranked(queries, read, lengths, depth, clear)
     for number in range(1, section.mining.rounds):
         console.say(f"  round {number} of {section.mining.rounds}")
-        place = folder / f"round-{number}"
-        averaged(encoder, [seed], training, place)
-        file = place / "found.npy"
-        of_last_round[:] = [model_ranking(encoder, queries, read or contents, lengths, depth, file, clear=clear)]
+        place = run.folder / f"round-{number}"
+        averaged(encoder, [run.seed], training, place)
+        of_last_round[:] = [model_ranking(encoder, ranked, place / "found.npy")]
         set_weights(parameters, start)
         training = replace(training, mined=pools())
-    training = replace(training, validation=validation)
+    training = replace(training, run=run)
     if section.trainings == 1:
-        return training(seed, folder)
-    return averaged(encoder, range(seed, seed + section.trainings), training, folder, validation)
+        return training(run.seed, run.folder)
+    return averaged(encoder, range(run.seed, run.seed + section.trainings), training, run.folder, run.validation)
 
 
 @dataclass(frozen=True)
@@ -125,12 +115,12 @@ class _Training:
     mined: Pools  # for each query the documents that hard negatives are sampled from
     teachers: Sequence[Teacher]
     texts: Sequence[str]  # what the encoder reads of each document
-    report_to: Sequence[Reporter]
-    validation: Validation | None = None
+    run: TrainingRun
 
     def __call__(self, seed: int, folder: Path) -> Curves:
         """Train, and return the curves."""
         encoder, section, data = self.encoder, self.section, self.data
+        run = replace(self.run, seed=seed, folder=folder)
         batches = training_batches(self.judged, section, seed, self.mined)
         taught = self._taught(batches, folder) if section.taught else None
         steps, size = len(batches), section.batch_size
@@ -163,15 +153,10 @@ class _Training:
                 table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
                 texts_at_once=section.texts_at_once,
             ),
-            trainer_settings(
-                encoder[0].auto_model, folder, steps, section.learning_rate, section.warmup, "linear",
-                section.checkpoint_every, seed,
-            ),
-            size,
+            trainer_settings(encoder[0].auto_model, run, section, steps, "linear"),
+            run,
             "fine-tuning",
-            self.validation,
-            report_to=self.report_to,
-        )  # fmt: skip
+        )
 
     def _taught(self, batches: Sequence[NDArray[np.int32]], folder: Path) -> KeptScores:
         """The teachers' scores of each step's queries and documents."""

@@ -50,50 +50,6 @@ def masking_probabilities(weights: Tensor, maskable: Tensor, mask_rate: float) -
     return probabilities
 
 
-def mask_tokens(
-    token_ids: Tensor,
-    attention_mask: Tensor,
-    token_weights: Tensor,
-    special_ids: Tensor,
-    mask_id: int,
-    mask_rate: float,
-    generator: torch.Generator,
-    wanted: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Masked input and labels: of the chosen positions 80 % become [MASK], 10 % a random token, 10 % stay.
-
-    Args:
-        token_ids: (batch, length).
-        attention_mask: 1 for tokens, (batch, length).
-        token_weights: ω of every token that is predicted, (vocabulary,). One of weight 0 (a masked dimension) never is;
-            its positions do not count for the mask rate, and are read as they are.
-        special_ids: never masked and never put in at random.
-        wanted: what each position is to be predicted as, where that is not its own token (:func:`emlm_labels`), (batch,
-            length); ``IGNORED`` positions are not masked.
-
-    Returns:
-        Input ids and labels, (batch, length) both; labels are ``IGNORED`` where nothing is predicted.
-    """
-    maskable = attention_mask.bool() & ~torch.isin(token_ids, special_ids)
-    if wanted is not None:
-        maskable &= wanted != IGNORED
-    targets = token_ids if wanted is None else wanted
-    weights = token_weights[targets.clamp(min=0)]
-    maskable &= weights > 0
-    probabilities = masking_probabilities(weights, maskable, mask_rate)
-    draw = torch.rand(token_ids.shape, generator=generator)
-    chosen = draw < probabilities
-    labels = torch.where(chosen, targets, IGNORED)
-    fate = torch.rand(token_ids.shape, generator=generator)
-    ordinary = torch.ones(len(token_weights), dtype=torch.bool)
-    ordinary[special_ids] = False
-    candidates = ordinary.nonzero().flatten()
-    random_ids = candidates[torch.randint(len(candidates), token_ids.shape, generator=generator)]
-    masked = torch.where(chosen & (fate < 0.8), mask_id, token_ids)
-    masked = torch.where(chosen & (fate >= 0.8) & (fate < 0.9), random_ids, masked)
-    return masked, labels
-
-
 def emlm_labels(
     spans: NDArray[np.int64], output_spans: NDArray[np.int64], output_ids: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -204,7 +160,10 @@ class MaskedBatches(ByNumber[dict[str, Tensor]]):
     token_ids: Ragged
     batches: list[np.ndarray]
     weights: Tensor
-    special_ids: Tensor
+    """ω of every token that is predicted, (vocabulary,). One of weight 0 (a masked dimension) never is; its positions
+    do not count for the mask rate, and are read as they are."""
+
+    special_ids: Tensor  # never masked and never put in at random
     mask_id: int
     padding_id: int
     mask_rate: float
@@ -229,12 +188,38 @@ class MaskedBatches(ByNumber[dict[str, Tensor]]):
         if self.teacher_ids is not None:
             ids, mask = padded([self.teacher_ids[row] for row in rows], self.teacher_padding_id)
             return batch | {"teacher_ids": ids, "teacher_mask": mask}
-        wanted = None if self.wanted is None else padded([self.wanted[row] for row in rows], IGNORED)[0]
+        targets = input_ids if self.wanted is None else padded([self.wanted[row] for row in rows], IGNORED)[0]
+        maskable = attention_mask.bool() & ~torch.isin(input_ids, self.special_ids) & (targets != IGNORED)
         generator = torch.Generator().manual_seed((self.seed << 32) + number)
-        masked, labels = mask_tokens(
-            input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator, wanted
-        )
+        masked, labels = self.masked(input_ids, targets, maskable, generator)
         return batch | {"input_ids": masked, "labels": labels}
+
+    def masked(
+        self, token_ids: Tensor, targets: Tensor, maskable: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Masked input and labels: of the chosen positions 80 % become [MASK], 10 % a random token, 10 % stay.
+
+        Args:
+            token_ids: (batch, length).
+            targets: what each position is to be predicted as, (batch, length).
+            maskable: positions that may be masked if their targets have a weight, (batch, length) bool.
+
+        Returns:
+            Input ids and labels, (batch, length) both; labels are ``IGNORED`` where nothing is predicted.
+        """
+        weights = self.weights[targets.clamp(min=0)]
+        probabilities = masking_probabilities(weights, maskable & (weights > 0), self.mask_rate)
+        draw = torch.rand(token_ids.shape, generator=generator)
+        chosen = draw < probabilities
+        labels = torch.where(chosen, targets, IGNORED)
+        fate = torch.rand(token_ids.shape, generator=generator)
+        ordinary = torch.ones(len(self.weights), dtype=torch.bool)
+        ordinary[self.special_ids] = False
+        candidates = ordinary.nonzero().flatten()
+        random_ids = candidates[torch.randint(len(candidates), token_ids.shape, generator=generator)]
+        masked = torch.where(chosen & (fate < 0.8), self.mask_id, token_ids)
+        masked = torch.where(chosen & (fate >= 0.8) & (fate < 0.9), random_ids, masked)
+        return masked, labels
 
 
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:

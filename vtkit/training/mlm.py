@@ -5,10 +5,9 @@ predicted is measured before and after, on texts that are held out."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches as texts_in_batches
 from vtkit.encoder.asymmetric import dimension_names, own_output
+from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import learns_only, mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import decoder_input
@@ -29,26 +29,23 @@ from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.truncation import first_tokens, padded
 from vtkit.search.measures.masked_predictions import GroupedPredictions, HeldOutPredictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
-from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.training import reporting
 from vtkit.training.gates import Gate
 from vtkit.training.masking import IGNORED, SHORTEST, MaskedBatches, parts, similar_lengths_together, tokenized
-from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import (
+    Progress,
+    SequentialTrainer,
+    TrainingRun,
+    curve,
+    fixed_order,
+    train,
+    trainer_settings,
+)
 
 LOGITS_BYTES = 64 * 2**20  # logits that are held at a time, (positions, vocabulary), stay below this
 HELD_OUT_BATCH = 16  # held-out texts that are predicted at a time
-
-
-@dataclass(frozen=True)
-class Adaptation:
-    """How a training went."""
-
-    curve: dict[str, list[float]]
-    """``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits)."""
-
-    held_out: HeldOutPredictions | None  # none where nothing was held out, or nothing in it was masked
 
 
 def adapt(
@@ -56,35 +53,35 @@ def adapt(
     texts: Sequence[str],
     new_tokens: np.ndarray,
     section: AdaptSection,
-    seed: int,
-    folder: Path,
-    teacher: SparseEncoder | None = None,
-    held_out: Sequence[str] = (),
+    run: TrainingRun,
     *,
+    held_out: Sequence[str] = (),
     frequencies: bool = False,
-    report_to: Sequence[Reporter] = (),
-) -> Adaptation:
-    """Train ``encoder``'s masked language model in place on ``texts``.
+) -> tuple[dict[str, list[float]], HeldOutPredictions | None]:
+    """Train ``encoder``'s masked language model in place on ``texts``; with the objective ``sap``, towards the vectors
+    of the teacher that the settings name.
 
     Args:
         new_tokens: ids of the (output) tokens that did not come from the source unchanged, weighted
             ``new_token_weight``.
-        seed: of the order, the masks and the dropout.
-        folder: of checkpoints.
-        teacher: for the objective ``sap``, an encoder with the same output vocabulary; not changed.
         held_out: texts to measure the prediction of masked tokens on; ``sap`` predicts none.
         frequencies: add the log frequency of each token in ``texts`` to its logit inside the softmax (logit adjustment,
             arXiv:2007.07314), so that rows and bias do not learn plain frequency.
+
+    Returns:
+        The curves, ``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits), and
+        how well masked tokens are predicted; None if nothing was held out, or nothing in it was masked.
 
     Raises:
         DataError: no text is long enough, every token of the texts is masked, or the teacher writes another vocabulary.
         CollapseError: the loss is not finite, or explodes.
     """
-    tokenizer, model = encoder.tokenizer, encoder[0].auto_model
+    tokenizer, model, folder, seed = encoder.tokenizer, encoder[0].auto_model, run.folder, run.seed
+    teacher = load_encoder(section.teachers[0]) if section.objective == "sap" else None
     output = own_output(encoder)
     distributed.share(section.batch_size)
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
-    labelling = None if section.objective == "sap" else output
+    labelling = output if teacher is None else None
     folder.mkdir(parents=True, exist_ok=True)
     read = distributed.by_main(lambda: tokenized(tokenizer, labelling, texts, length, folder=folder))
     if not read.kept:
@@ -107,8 +104,7 @@ def adapt(
         seed,
         read.wanted,
     )
-    if section.objective == "sap":
-        assert teacher is not None  # the settings ask for one
+    if teacher is not None:
         names = dimension_names(encoder), dimension_names(teacher)
         differing = sum(own != other for own, other in zip_longest(*names, fillvalue=""))
         if differing:
@@ -138,8 +134,7 @@ def adapt(
             )
     learns_only(model, section.train or "embeddings", output is not None)
 
-    rate, warmup, every = section.learning_rate, section.warmup, section.checkpoint_every
-    settings = trainer_settings(model, folder, section.steps, rate, warmup, "cosine", every, seed)
+    settings = trainer_settings(model, run, section, section.steps, "cosine")
     vocabulary, prior, unseen_prior = model.config.vocab_size, None, None
     if frequencies:
         prior, unseen_prior = (unigram_prior(batches.labels, vocabulary, never_labels, unseen) for unseen in (0, 1))
@@ -151,10 +146,10 @@ def adapt(
             model=model,
             args=TrainingArguments(**settings, per_device_train_batch_size=1),
             train_dataset=batches,
-            callbacks=[*reporting.callbacks(report_to, folder), Progress(bar)],
+            callbacks=[*reporting.callbacks(run.report_to, folder), Progress(bar)],
         )
         trainer.gate = Gate(
-            "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None
+            "adaptation", guessing=math.log(max(int((weights > 0).sum()), 2)) if teacher is None else None
         )
         trainer.prior = prior
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
@@ -163,7 +158,7 @@ def adapt(
     model.eval()
     after = distributed.by_main(measured)
     predictions = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)
-    return Adaptation(curve(history, "loss"), predictions)
+    return curve(history, "loss"), predictions
 
 
 def _no_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -121,61 +122,60 @@ def without_false_negatives(
     return marked
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """What systems rank for a training: for each query the best ``depth`` of the documents."""
+
+    queries: Sequence[str]
+    documents: Sequence[str]
+    lengths: tuple[int, int]  # tokens that queries and documents are cut at
+    depth: int
+    clear: Clear = lambda ids, scores, start=0: ids  # marks documents that are no negatives
+
+
 def system_rankings(
     names: Sequence[str],
-    queries: Sequence[str],
-    documents: Sequence[str],
-    lengths: tuple[int, int],
+    ranked: Ranked,
     bm25: Callable[[], Bm25],
     folder: Path,
-    depth: int,
     setting: str,
     encoder: SparseEncoder | None = None,
     read: Sequence[str] | None = None,
-    clear: Clear = lambda ids, scores, start=0: ids,
 ) -> list[npt.NDArray[np.int32]]:
     """The rankings of the systems ``names``, (queries, depth) each, kept in files below ``folder``: a killed run does
     not encode the documents again.
 
     Args:
         names: BM25, ``encoder``, or folders and hub ids of models, as ``setting`` of the recipe gives them.
-        lengths: tokens that queries and documents are cut at.
         read: what ``encoder`` reads of each document, where that is not its text.
-        clear: marks documents that are no negatives.
     """
 
     def by_bm25() -> npt.NDArray[np.int32]:
-        parts = ((start, queries[start : start + QUERIES_AT_ONCE]) for start in range(0, len(queries), QUERIES_AT_ONCE))
-        return np.concatenate([clear(*bm25().search(part, depth), start) for start, part in parts])
+        starts = range(0, len(ranked.queries), QUERIES_AT_ONCE)
+        parts = ((start, ranked.queries[start : start + QUERIES_AT_ONCE]) for start in starts)
+        return np.concatenate([ranked.clear(*bm25().search(part, ranked.depth), start) for start, part in parts])
 
     rankings = []
     for place, name in enumerate(names, 1):
         if name == BM25:
             rankings.append(kept_array(folder / "bm25.npy", by_bm25))
             continue
-        own = encoder if name == ENCODER else None
-        model, texts = (name, documents) if own is None else (own, read or documents)
-        file = folder / (f"model-{place}.npy" if own is None else "encoder.npy")
-        rankings.append(model_ranking(model, queries, texts, lengths, depth, file, setting, clear))
+        if name == ENCODER and encoder is not None:
+            own = replace(ranked, documents=read or ranked.documents)
+            rankings.append(model_ranking(encoder, own, folder / "encoder.npy", setting))
+        else:
+            rankings.append(model_ranking(name, ranked, folder / f"model-{place}.npy", setting))
     return rankings
 
 
-def model_ranking(
-    model: SparseEncoder | str,
-    queries: Sequence[str],
-    documents: Sequence[str],
-    lengths: tuple[int, int],
-    depth: int,
-    file: Path,
-    setting: str = "",
-    clear: Clear = lambda ids, scores: ids,
-) -> npt.NDArray[np.int32]:
-    """The best ``depth`` documents of each query, (queries, depth), kept in ``file``, by an encoder as it is now or by
-    the model of that name; both cut at ``lengths``. ``clear`` marks documents that are no negatives."""
+def model_ranking(model: SparseEncoder | str, ranked: Ranked, file: Path, setting: str = "") -> npt.NDArray[np.int32]:
+    """The best documents of each query, (queries, depth), kept in ``file``, by an encoder as it is now or by the model
+    of that name."""
 
     vectors = file.with_suffix(".vectors")  # of the documents, until their ranking is there
+    queries, documents, lengths = ranked.queries, ranked.documents, ranked.lengths
 
-    def ranked() -> npt.NDArray[np.int32]:
+    def searched() -> npt.NDArray[np.int32]:
         named = isinstance(model, str)
         searching: Teacher = load_teacher(model, lengths, setting) if named else SparseTeacher(model, lengths[1])
         precision, said = fastest_precision(), "encoding documents for hard negatives"
@@ -183,7 +183,10 @@ def model_ranking(
             embedder = searching.embedder
             asking = encode_dense(embedder, queries, "query", precision, "encoding queries")
             encoded = encode_dense(embedder, documents, "document", precision, said, vectors)
-            return clear(*nearest_documents(asking, encoded, depth, lambda a, b: np.asarray(embedder.similarity(a, b))))
+            nearest = nearest_documents(
+                asking, encoded, ranked.depth, lambda a, b: np.asarray(embedder.similarity(a, b))
+            )
+            return ranked.clear(*nearest)
         if not isinstance(searching, SparseTeacher):
             raise DataError(
                 f"{setting} = {model} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, "
@@ -191,9 +194,9 @@ def model_ranking(
             )
         weights = kept_vectors(searching.encoder, documents, lengths[1], vectors, precision, said)
         terms = encode_side(searching.encoder, queries, "query", lengths[0], precision=precision)
-        return clear(*index_in_memory(weights).search(terms, depth))
+        return ranked.clear(*index_in_memory(weights).search(terms, ranked.depth))
 
-    ranking = kept_array(file, ranked)
+    ranking = kept_array(file, searched)
     shutil.rmtree(vectors, ignore_errors=True)
     return ranking
 

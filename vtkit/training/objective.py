@@ -9,14 +9,15 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vtkit.encoder.asymmetric import writes_units
-from vtkit.settings.finetune import LOSSES, SIDES, LossName, Side
+from vtkit.encoder.asymmetric import output_tokenizer, writes_units
+from vtkit.settings.finetune import LOSSES, PENALTIES, SIDES, FlopsDefinition, LossName, PenaltyName, Side
 from vtkit.system import distributed
-from vtkit.training import losses
+from vtkit.training import losses, regularizers
 from vtkit.training.gates import Gate
 from vtkit.training.query_table import QueryTable
 from vtkit.training.target import READ_EVERY, ActiveTarget
 from vtkit.training.teachers import KeptScores
+from vtkit.vocabulary.casing import cased_ids
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def loss_term(
         taught: the teacher's scores, for a loss that learns them.
         teacher_scale: factor on the teacher's scores of a query's own documents; None: by the kind of teacher.
     """
-    loss: Callable[..., Tensor] = getattr(losses, name)
+    loss: Callable[..., Tensor] = getattr(losses, LOSSES[name].function)
     learns = LOSSES[name].learns
 
     def value(batch: Batch) -> Tensor:
@@ -87,6 +88,42 @@ def loss_term(
         return loss(losses.own_candidates(batch.scores), own)
 
     return Term(name, value, lambda step: weight)
+
+
+def penalty_term(
+    side: Side,
+    name: PenaltyName,
+    encoder: SparseEncoder,
+    weight: Callable[[int], float],
+    definition: FlopsDefinition = "batch",
+) -> Term:
+    """``weight(step)`` times the penalty of this name, of the queries or the documents of a batch (target sides of
+    sentence pairs are documents too); its curve is called ``SIDE_NAME``.
+
+    Args:
+        encoder: whose vectors they are.
+        weight: λ at an optimiser step.
+        definition: how relevant documents and hard negatives are combined, in the penalties that it is about.
+    """
+    kind = PENALTIES[name]
+    value: Callable[..., Tensor] = getattr(regularizers, kind.function)
+    if isinstance(value, type):  # which has state
+        value = value(encoder[0].auto_model.config.vocab_size)
+    elif kind.spares:
+        value = partial(value, dimensions=kind.spares[side])
+    elif kind.only_cased:
+        value = partial(value, dimensions=torch.from_numpy(cased_ids(output_tokenizer(encoder))))
+
+    def of(batch: Batch) -> Tensor:
+        if side == "query":
+            return value(batch.queries)
+        if kind.split and definition != "batch":
+            relevant = len(batch.queries)
+            return regularizers.of_documents(value, batch.documents[:relevant], batch.documents[relevant:], definition)
+        extra = [] if batch.sentences is None or batch.sentences is batch.documents else [batch.sentences]
+        return value(torch.cat([batch.documents, *extra]) if extra else batch.documents)
+
+    return Term(f"{side}_{name}", of, weight, value if isinstance(value, nn.Module) else None)
 
 
 UNIT_SCALE = 0.3

@@ -2,17 +2,12 @@
 they come in."""
 
 from collections.abc import Callable
-from functools import partial
 from math import log
 
 import torch
-from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
-from vtkit.encoder.asymmetric import output_tokenizer
-from vtkit.settings.finetune import PENALTIES, FlopsDefinition, PenaltyName, Side
-from vtkit.training.objective import Batch, Term
-from vtkit.vocabulary.casing import cased_ids
+from vtkit.settings.finetune import FlopsDefinition
 
 Penalty = Callable[[Tensor], Tensor]  # term weights of one side of a batch, (texts, vocabulary) -> a scalar
 
@@ -72,7 +67,7 @@ def df_weights(shares: Tensor, alpha: float, beta: float) -> Tensor:
     return 1 / (1 + (shares.pow(log(2) / log(alpha)) - 1).clamp(min=0).pow(beta))
 
 
-class df_flops(nn.Module):  # called like the functions beside it, by its name in recipes
+class DfFlops(nn.Module):
     """Σ_j (v_j · mean_i w_ij)², v_j the :func:`df_weights` of the share of texts that activate j: DF-FLOPS of Porco et
     al. (2025, arXiv:2505.15070), who count on a validation set every 100 steps. Here the shares are those of the
     training batches: their mean over the first ``memory`` steps, then an exponential mean over about as many."""
@@ -110,39 +105,3 @@ def cased(weights: Tensor, dimensions: Tensor) -> Tensor:
 def quadratic_ramp(strength: float, ramp_steps: int) -> Callable[[int], float]:
     """λ(t) = λ · min(1, t/T)², SPLADE's schedule, with λ = ``strength`` and T = ``ramp_steps``."""
     return lambda step: strength * min(1.0, step / max(ramp_steps, 1)) ** 2
-
-
-def penalty_term(
-    side: Side,
-    name: PenaltyName,
-    encoder: SparseEncoder,
-    weight: Callable[[int], float],
-    definition: FlopsDefinition = "batch",
-) -> Term:
-    """``weight(step)`` times the penalty of this name, of the queries or the documents of a batch (target sides of
-    sentence pairs are documents too); its curve is called ``SIDE_NAME``.
-
-    Args:
-        encoder: whose vectors they are.
-        weight: λ at an optimiser step.
-        definition: how relevant documents and hard negatives are combined, in the penalties that it is about.
-    """
-    kind = PENALTIES[name]
-    value: Callable[..., Tensor] = globals()[name]
-    if isinstance(value, type):  # which has state
-        value = value(encoder[0].auto_model.config.vocab_size)
-    elif kind.spares:
-        value = partial(value, dimensions=kind.spares[side])
-    elif kind.only_cased:
-        value = partial(value, dimensions=torch.from_numpy(cased_ids(output_tokenizer(encoder))))
-
-    def of(batch: Batch) -> Tensor:
-        if side == "query":
-            return value(batch.queries)
-        if kind.split and definition != "batch":
-            relevant = len(batch.queries)
-            return of_documents(value, batch.documents[:relevant], batch.documents[relevant:], definition)
-        extra = [] if batch.sentences is None or batch.sentences is batch.documents else [batch.sentences]
-        return value(torch.cat([batch.documents, *extra]) if extra else batch.documents)
-
-    return Term(f"{side}_{name}", of, weight, value if isinstance(value, nn.Module) else None)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,14 +20,33 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.families import takes_autocast
-from vtkit.settings.finetune import SIDES
+from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
+from vtkit.settings.finetune import SIDES, FinetuneSection
+from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
 from vtkit.system.outputs import replaced
 from vtkit.system.runtime import bf16_is_fast, without_notices
 
+if TYPE_CHECKING:
+    from vtkit.training.validation import Validation
+
 COMPLETE = "vtkit-complete"
 LOSS = "loss.safetensors"  # a checkpoint's file of the loss's buffers
 CURVE_POINTS_EVERY = 10
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """How a training goes, whatever is trained."""
+
+    seed: (
+        int  # of the order of the texts, of all that is drawn, and of the dropout; further trainings have the next ones
+    )
+    folder: Path  # of checkpoints, and of what teachers and rankings keep
+    language: str = ""  # of the texts, for BM25
+    report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile
+    validation: Validation | None = None  # by which it stops; says afterwards what came of it
 
 
 def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
@@ -53,36 +73,32 @@ def set_weights(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) 
 
 def trainer_settings(
     model: Any,
-    folder: Path,
+    run: TrainingRun,
+    section: AdaptSection | FinetuneSection | ExpandDocumentsSection,
     steps: int,
-    learning_rate: float,
-    warmup: float,
     decay: Literal["linear", "cosine"],
-    checkpoint_every: int,
-    seed: int,
 ) -> dict[str, Any]:
-    """Settings that both library trainers take.
+    """Settings that both library trainers take. The batch builder fixes the order of the texts.
 
     Args:
         model: the transformer.
-        folder: of checkpoints.
-        learning_rate: the peak; it rises over the first ``warmup`` of the steps and falls by ``decay``.
-        seed: of the dropout; whoever makes the batches fixes the order of the texts.
+        decay: of the learning rate, after it has risen over the first ``section.warmup`` of the steps.
     """
     cuda = torch.cuda.is_available()
     # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
-    point_every = CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every
+    every = section.checkpoint_every
+    point_every = CURVE_POINTS_EVERY if every % CURVE_POINTS_EVERY == 0 else every
     return {
-        "output_dir": str(folder),
+        "output_dir": str(run.folder),
         "max_steps": steps,
-        "learning_rate": learning_rate,
+        "learning_rate": section.learning_rate,
         "lr_scheduler_type": decay,
-        "warmup_steps": round(warmup * steps),
-        "seed": seed,
+        "warmup_steps": round(section.warmup * steps),
+        "seed": run.seed,
         "weight_decay": 0.01,
         "use_cpu": not cuda,
         "bf16": bf16_is_fast() and takes_autocast(model),
-        "save_steps": checkpoint_every,
+        "save_steps": every,
         "save_total_limit": 2,
         "logging_steps": min(point_every, steps),
         "report_to": [],

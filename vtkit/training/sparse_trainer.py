@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
-from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
 from vtkit.training import reporting
 from vtkit.training.objective import Objective
-from vtkit.training.resuming import JointSteps, Progress, curve, train
-from vtkit.training.validation import EarlyStopping, Validation
+from vtkit.training.resuming import JointSteps, Progress, TrainingRun, curve, train
+from vtkit.training.validation import EarlyStopping
 
 TABLE = r"^table\."  # names of the parameters of a query table, in an objective
 TABLE_LEARNING_RATE = 1e-2
@@ -36,11 +34,8 @@ def train_vectors(
     lengths: tuple[int, int],
     objective: Callable[[Callable[[], int]], Objective],
     settings: Mapping[str, Any],
-    batch_size: int,
+    run: TrainingRun,
     description: str,
-    validation: Validation | None = None,
-    *,
-    report_to: Sequence[Reporter] = (),
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on texts in the order they are given; parameters that need no gradient stay.
 
@@ -49,24 +44,20 @@ def train_vectors(
         lengths: tokens that queries, and all other texts, are cut at.
         objective: makes what is minimised out of a function that tells the current step.
         settings: of :func:`vtkit.training.resuming.trainer_settings`.
-        validation: by which the training stops; it says afterwards what came of it.
-        report_to: programs that show the curves meanwhile.
 
     Returns:
         The curves: ``steps`` and those of :attr:`Objective.curves`.
     """
-    own_batch = distributed.share(batch_size)
+    rows, steps = len(next(iter(columns.values()))), settings["max_steps"]
+    own_batch = distributed.share(rows // steps)
     _say_what_is_cut(encoder, columns, lengths)
-    folder, steps = Path(settings["output_dir"]), settings["max_steps"]
-    torch.manual_seed(settings["seed"])
+    torch.manual_seed(run.seed)
     with console.progress(description, total=steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
         stopping = None
-        if validation is not None:
-            learned = {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
-            stopping = EarlyStopping(validation, encoder, learned, lengths, loss.gate.ramp_ends, steps, folder, bar)
+        if run.validation is not None:
+            stopping = EarlyStopping(run.validation, loss, lengths, steps, run.folder, bar)
             loss.state["validation"] = stopping.state
-        rows = len(next(iter(columns.values())))
         tables = [] if loss.table is None or not loss.table.trained else [loss.table]
         trainer = _Trainer(
             model=encoder,
@@ -81,13 +72,13 @@ def train_vectors(
             loss=loss,
             callbacks=[
                 *tables,
-                *reporting.callbacks(report_to, folder),
+                *reporting.callbacks(run.report_to, run.folder),
                 *([] if stopping is None else [stopping]),
                 Progress(bar, [term.name for term in loss.terms], loss.state),  # the last, since it marks a checkpoint
             ],
         )
         trainer.data_collator = Collator(encoder, columns, lengths)
-        history = train(trainer, folder)
+        history = train(trainer, run.folder)
         if stopping is not None:
             stopping.finish()
     for missed in filter(None, (target.missed() for target in loss.targets.values())):

@@ -1,7 +1,7 @@
 """Early stopping: an encoder is judged while it is trained, its best weights are kept, and training that gets no better
 is stopped. Validations before the end of the ramp do not count: denser vectors find more."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
+from vtkit.training.objective import Objective
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 
@@ -158,25 +159,23 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     from the values measured, which are in each checkpoint (``state``).
 
     Args:
-        learned: what training changes, by its name.
+        objective: of the training; once its penalties are at full strength, validations count.
         lengths: tokens that queries and documents are cut at.
-        counted_from: first step whose validation counts.
         folder: of the checkpoints.
     """
 
     def __init__(
         self,
         validation: Validation,
-        encoder: SparseEncoder,
-        learned: Mapping[str, nn.Parameter],
+        objective: Objective,
         lengths: tuple[int, int],
-        counted_from: int,
         steps: int,
         folder: Path,
         bar: console.Bar,
     ) -> None:
-        self.validation, self.encoder, self.learned, self.lengths = validation, encoder, learned, lengths
-        self.counted_from, self.folder, self.bar = counted_from, folder, bar
+        self.validation, self.encoder, self.lengths = validation, objective.model, lengths
+        self.learned = {name: each for name, each in objective.named_parameters() if each.requires_grad}
+        self.counted_from, self.folder, self.bar = objective.gate.ramp_ends, folder, bar
         every = validation.settings.every
         self.at = [min(step, steps) for step in range(every, steps + every, every)]
         self.state: Any = nn.Module()  # the measured values; NaN where nothing has been measured yet

@@ -25,8 +25,6 @@ from vtkit.system.results import Result
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-    from vtkit.training.mlm import Adaptation
-
 HELD_OUT = 200  # texts that masked-language-model training does not see, a tenth at most, to measure it on
 
 
@@ -60,8 +58,8 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     if reason:
         console.say(f"  objective {' and '.join(objectives)}: {reason}")
     if objectives in (("mlm",), ("sap",)):
-        texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
-        result = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
+        texts, curve, held_out = _predict(recipe, inputs, out, encoder, objectives[0])
+        result = AdaptResult(objectives, reason, texts, 0, curve, held_out)
     else:
         rank_by_dot_products(encoder)
         result = AdaptResult(objectives, reason, *_train_vectors(recipe, inputs, out, encoder, objectives))
@@ -95,12 +93,13 @@ def _pair_files(recipe: View) -> tuple[str, ...]:
 
 def _predict(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objective: str
-) -> tuple[int, Adaptation]:
-    """Train by predicting masked tokens, or towards the vectors of a teacher."""
+) -> tuple[int, Mapping[str, Sequence[float]], HeldOutPredictions | None]:
+    """Train by predicting masked tokens, or towards the vectors of a teacher; return the number of texts and what
+    :func:`vtkit.training.mlm.adapt` does."""
     import numpy as np
 
-    from vtkit.encoder.checkpoint import load_encoder
     from vtkit.training.mlm import adapt
+    from vtkit.training.resuming import TrainingRun
     from vtkit.transfer.provenance import PROVENANCE, read_new_ids
 
     section, seed = recipe.adapt, recipe.recipe.seed
@@ -111,11 +110,8 @@ def _predict(
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + HELD_OUT, seed, out)
     texts, held_out = _held_out(texts, 0 if objective == "sap" else HELD_OUT, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
-    teacher = load_encoder(section.teachers[0]) if objective == "sap" else None
-    return len(texts), adapt(
-        encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out,
-        frequencies=frequencies, report_to=recipe.report.training,
-    )  # fmt: skip
+    run = TrainingRun(seed=seed, folder=out / CHECKPOINTS, report_to=recipe.report.training)
+    return len(texts), *adapt(encoder, texts, new_ids, section, run, held_out=held_out, frequencies=frequencies)
 
 
 def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
@@ -141,21 +137,23 @@ def _train_vectors(
     """Train the sparse vectors themselves; return the number of texts and of pairs, and the curves."""
     from vtkit.data.synthetic_queries import SHORTEST_TEXT
     from vtkit.pipeline.steps.source import source_encoder
-    from vtkit.training.adapt import QUERY_LENGTH, Alignment, adapt_vectors
+    from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
     from vtkit.training.query_generator import load_generator
+    from vtkit.training.resuming import TrainingRun
     from vtkit.training.teachers import Teacher, load_teacher
     from vtkit.transfer.methods.bitext import pairs_in
 
     section, seed = recipe.adapt, recipe.recipe.seed
     most = section.steps * section.batch_size
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most, seed, out)
-    alignment = None
+    alignment, aligned = None, 0
     if "align" in objectives:
         source = source_encoder(recipe, inputs)
         distinct = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, encoder.tokenizer)))
         sentences = [pair for pair in distinct if len(pair[0].split()) >= SHORTEST_TEXT]
         pairs = sentences if len(sentences) > 1 else distinct  # entries of dictionaries share no words with one another
-        alignment = Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])  # else each text twice
+        pairs = pairs or [(text, text) for text in dict.fromkeys(texts)]
+        alignment, aligned = (source, pairs), len(pairs)
     teachers, generator = list[Teacher](), None
     if "distill" in objectives:
         if section.distill.queries not in ("crops", "openings"):
@@ -164,11 +162,10 @@ def _train_vectors(
         names, lengths = section.teachers or embedder, (QUERY_LENGTH, section.max_length)
         teachers = [load_teacher(name, lengths, "adapt.teachers") for name in names]
     language = recipe.recipe.language if "distill" in objectives else ""
-    curve = adapt_vectors(
-        encoder, objectives, texts, section, language, seed, out / CHECKPOINTS,
-        alignment=alignment, teachers=teachers, generator=generator, report_to=recipe.report.training,
-    )  # fmt: skip
-    return len(texts), 0 if alignment is None else len(alignment.pairs), curve
+    run = TrainingRun(seed=seed, folder=out / CHECKPOINTS, language=language, report_to=recipe.report.training)
+    section = section.model_copy(update={"objective": objectives})
+    curve = adapt_vectors(encoder, texts, section, run, alignment=alignment, teachers=teachers, generator=generator)
+    return len(texts), aligned, curve
 
 
 def adaptation_stage(recipe: Recipe) -> Stage[AdaptResult]:

@@ -78,6 +78,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     from vtkit.training.document_expansion.expansions import listed_stop_words
     from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
     from vtkit.training.pairs import judged_pairs
+    from vtkit.training.resuming import TrainingRun
     from vtkit.training.validation import held_out_queries
 
     section, tuning, seed = recipe.expand_documents, recipe.finetune, recipe.recipe.seed
@@ -93,7 +94,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     encoder = as_splade(encoder)
     texts = [(data.queries[query].text, data.documents[document].contents) for query, document in pairs]
     counted = counted_tokens(encoder, listed_stop_words(encoder.tokenizer, recipe.recipe.language))
-    curve = train_tilde(encoder, texts, section, counted, seed, out / CHECKPOINTS)
+    curve = train_tilde(encoder, texts, section, counted, TrainingRun(seed=seed, folder=out / CHECKPOINTS))
     if distributed.is_main():
         save_encoder(encoder, out / "model")
     return ExpanderResult(len(judged), len(pairs) - len(judged), curve)
@@ -104,14 +105,14 @@ def _aggregated(recipe: View, data: RetrievalSet, out: Path) -> list[tuple[int, 
     from vtkit.data.document_files import is_blank
     from vtkit.search.bm25 import Bm25
     from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, QUERY_LENGTH, RANKING_DEPTH, aggregated_pairs
-    from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
+    from vtkit.training.negatives import RANKINGS_FOLDER, Ranked, system_rankings
 
     section = recipe.expand_documents
     queries, contents = [query.text for query in data.queries], data.contents
-    systems, lengths, folder = (BM25, *section.rankings), (QUERY_LENGTH, DOCUMENT_LENGTH), out / CHECKPOINTS
+    ranked, folder = Ranked(queries, contents, (QUERY_LENGTH, DOCUMENT_LENGTH), RANKING_DEPTH), out / CHECKPOINTS
     bm25 = partial(Bm25.build, contents, recipe.recipe.language, folder=folder / "bm25")
-    rankings_folder, label = folder / RANKINGS_FOLDER, "expand_documents.rankings"
-    rankings = system_rankings(systems, queries, contents, lengths, bm25, rankings_folder, RANKING_DEPTH, label)
+    systems, label = (BM25, *section.rankings), "expand_documents.rankings"
+    rankings = system_rankings(systems, ranked, bm25, folder / RANKINGS_FOLDER, label)
     pairs = aggregated_pairs(rankings, len(data.queries))
     blank = {row for row, query in enumerate(data.queries) if is_blank(query.text)}
     return [(query, document) for query, document in pairs if query not in blank and contents[document].strip()]

@@ -55,6 +55,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.training.document_expansion.expansions import Expansions
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder
+    from vtkit.training.resuming import TrainingRun
     from vtkit.training.teachers import load_teacher
 
     section = recipe.finetune
@@ -79,10 +80,14 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     teachers = [load_teacher(name, lengths, "finetune.teachers") for name in names]
     read = None if expand is None else [document.contents for document in expand(data).documents]
     removed: list[int] = []
-    curve = finetune(
-        encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS, removed=removed.append,
-        teachers=teachers, validation=validation, report_to=recipe.report.training, read=read,
-    )  # fmt: skip
+    run = TrainingRun(
+        seed=recipe.recipe.seed,
+        folder=out / CHECKPOINTS,
+        language=language,
+        report_to=recipe.report.training,
+        validation=validation,
+    )
+    curve = finetune(encoder, data, section, run, teachers=teachers, read=read, removed=removed.append)
     if distributed.is_main():
         save_encoder(encoder, out / "model")
         reporting.keep(out / CHECKPOINTS, out)

@@ -5,7 +5,6 @@ document or the document of a query."""
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,24 @@ from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import decoder_input
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import alike_batches, first_tokens, padded
-from vtkit.settings.expand_documents import CHECKPOINT_EVERY, ExpandDocumentsSection
+from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import HoldsModels
 from vtkit.training.gates import Gate
-from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import (
+    Progress,
+    SequentialTrainer,
+    TrainingRun,
+    curve,
+    fixed_order,
+    train,
+    trainer_settings,
+)
 from vtkit.vocabulary.forms import Vocabulary
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128  # tokens that queries and documents are cut at
 EPOCHS = 5  # passes over the pairs, as in the corpus-specific vocabularies paper
-LEARNING_RATE = 2e-5  # peak: it rises over the first WARMUP of the steps and falls linearly to zero
-
-WARMUP = 0.05
 
 RANKING_DEPTH = 100  # documents of each ranking that get points in Borda's count
 
@@ -95,8 +99,7 @@ def train_tilde(
     pairs: Sequence[tuple[str, str]],
     section: ExpandDocumentsSection,
     counted: Tensor,
-    seed: int,
-    folder: Path,
+    run: TrainingRun,
 ) -> dict[str, list[float]]:
     """Train ``encoder``'s masked language model in place on pairs of a query and a document: half the sum of
     :func:`likelihood_loss` of both directions. Both texts begin with [CLS], where the authors have a token for each
@@ -104,8 +107,6 @@ def train_tilde(
 
     Args:
         counted: of :func:`counted_tokens`.
-        seed: of the order and the dropout.
-        folder: of checkpoints.
 
     Returns:
         The curves: ``steps`` and ``loss``.
@@ -117,7 +118,7 @@ def train_tilde(
     queries, documents = zip(*pairs, strict=True)
     read = _tokenized(encoder, queries, QUERY_LENGTH), _tokenized(encoder, documents, DOCUMENT_LENGTH)
     steps = section.steps or max(1, round(EPOCHS * len(pairs) / batch))
-    order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
+    order = fixed_order(len(pairs), steps * batch, run.seed).reshape(steps, batch)
 
     def batch_of(step: int) -> dict[str, Tensor]:
         ids_and_masks: dict[str, Tensor] = {}
@@ -126,8 +127,8 @@ def train_tilde(
             ids_and_masks |= {f"{side}_ids": ids, f"{side}_attention_mask": mask}
         return ids_and_masks
 
-    settings = trainer_settings(model, folder, steps, LEARNING_RATE, WARMUP, "linear", CHECKPOINT_EVERY, seed)
-    torch.manual_seed(seed)
+    settings = trainer_settings(model, run, section, steps, "linear")
+    torch.manual_seed(run.seed)
     with console.progress("learning to expand", total=steps) as bar, fast_dropout(model):
         trainer = _TildeTrainer(
             model=model,
@@ -137,7 +138,7 @@ def train_tilde(
         )
         trainer.counted = counted
         trainer.gate = Gate("training for document expansion", ())
-        history = train(trainer, folder)
+        history = train(trainer, run.folder)
     model.eval()
     return curve(history, "loss")
 
