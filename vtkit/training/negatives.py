@@ -124,7 +124,7 @@ def without_false_negatives(
 
 @dataclass(frozen=True)
 class Ranked:
-    """What systems rank for a training: for each query the best ``depth`` of the documents."""
+    """A ranking task of a training: for each query the best ``depth`` of the documents."""
 
     queries: Sequence[str]
     documents: Sequence[str]
