@@ -104,7 +104,7 @@ def of_masked_tokens(ours: SparseEncoder, folder: Path) -> Curves:
         frequencies=True,
     )
     assert held_out is not None
-    return {**curve, "bits": [float(held_out.after.all.bits_per_byte)]}
+    return {**curve, "bits": [float(held_out.after["all"].bits_per_byte)]}
 
 
 def towards_vectors(ours: SparseEncoder, folder: Path) -> Curves:

@@ -131,6 +131,6 @@ class LookAtWeights:
         return {"shared": np.array([shared]), "kinds": np.array([kinds]), "content": np.array([b"".join(content)])}
 
 
-def computed(work: CountLetters, folder: Path, part: Part | None = None, join: int | None = None) -> list[Shard]:
+def computed(work: CountLetters, folder: Path, part: Part | None = None) -> list[Shard]:
     with console.progress("counting") as bar, patch.object(cut, "ITEMS_A_SHARD", 2):
-        return shards(work, chain(*BLOCKS), folder, {"kind": "test"}, bar, part=part, join=join)
+        return shards(work, chain(*BLOCKS), folder, {"kind": "test"}, bar, part)

@@ -18,7 +18,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.pipeline.steps.adapt_encoder import HELD_OUT, _held_out
-from vtkit.search.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
+from vtkit.search.measures.masked_predictions import Predictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
 from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import masking, mlm, resuming
@@ -163,11 +163,11 @@ def test_with_a_unigram_prior_tokens_that_never_occur_are_not_moved(tmp_path: Pa
 def test_grouped_predictions_by_hand() -> None:
     ln = np.log([1 / 2, 1 / 4, 1 / 16])  # 1, 2 and 4 bits
     found = grouped_predictions(ln, np.array([True, False, False]), np.array([1, 2, 1]), np.array([False, False, True]))
-    assert found == GroupedPredictions(
-        all=Predictions(3, pytest.approx(1 / 3), pytest.approx(7 / 4)),
-        overlapping=Predictions(2, 0.5, pytest.approx(1.0)),
-        new=Predictions(1, 0.0, pytest.approx(4.0)),
-    )
+    assert found == {
+        "all": Predictions(3, pytest.approx(1 / 3), pytest.approx(7 / 4)),
+        "overlapping": Predictions(2, 0.5, pytest.approx(1.0)),
+        "new": Predictions(1, 0.0, pytest.approx(4.0)),
+    }
     nothing = np.empty(0)
     assert grouped_predictions(nothing, nothing.astype(bool), nothing.astype(int), nothing.astype(bool)) is None
 
@@ -185,7 +185,7 @@ def test_held_out_predictions_are_those_of_all_logits(frequencies: bool, tmp_pat
         frequencies=frequencies,
     )
     assert found.texts == 20
-    assert found.after.all.bits_per_byte < found.before.all.bits_per_byte
+    assert found.after["all"].bits_per_byte < found.before["all"].bits_per_byte
     # the same masks, read off whole logits
     model, tokenizer = ours[0].auto_model.eval(), ours.tokenizer
     read = masking.tokenized(tokenizer, None, unseen, 24, sizes=True)
@@ -208,10 +208,10 @@ def test_held_out_predictions_are_those_of_all_logits(frequencies: bool, tmp_pat
                     bits -= float(shares[label].log2())
                     right += int(shares.argmax()) == label
                     size += read.sizes[of_text][place]
-    after = found.after.all
+    after = found.after["all"]
     assert after.bits_per_byte == pytest.approx(bits / size, rel=1e-4)
     assert after.accuracy == pytest.approx(right / after.tokens)
-    groups = [group.tokens for group in (found.after.overlapping, found.after.new) if group]
+    groups = [group.tokens for group in (found.after["overlapping"], found.after["new"]) if group]
     assert sum(groups) == after.tokens
 
 

@@ -301,7 +301,7 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     ),
     "postings: gone": (first(NPY, gone), r"entries\.npy.*missing"),
     "postings: facts": (
-        first(f"{GENERATION}/postings/postings.json", lambda n: text(n, "[]")), r"postings\.json.*damaged"
+        first(f"{GENERATION}/postings/counts.npy", lambda n: text(n, "[]")), r"counts\.npy.*damaged"
     ),
     "postings: another vocabulary": (
         first(f"{GENERATION}/postings", lambda n: lambda f: ExactIndex.build(_matrix()).save(f / n)), "has 7 dimensions"

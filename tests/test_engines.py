@@ -31,7 +31,7 @@ from vtkit.search.engine import EngineIndex, Index, build_index, open_index, rea
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised
 from vtkit.search.measures.agreement import agreement
-from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity, activation_shares, active_dimensions
+from vtkit.search.measures.cost import Sparsity, activation_shares, active_dimensions
 from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.search.segments import generation_of
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
@@ -133,17 +133,19 @@ def test_info_counts_the_indexed(tmp_path_factory: pytest.TempPathFactory, rows:
     counted = np.arange(columns) % 3 > 0
     sparsity = info.sparsity(counted, 4)
     assert sparsity.dead_dimensions == ((~active.any(axis=0))[counted].mean() if counted.any() else 0)
-    assert sum(sparsity.documents_histogram.counts) == rows
+    assert sum(sparsity.size_counts) == rows
 
 
 def test_info_by_eye(tmp_path: Path) -> None:
     documents = sp.csr_matrix([[1, 1, 0, 0], [1, 0, 2, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float32)
     info = build_index(IndexSection(), documents, tmp_path).info
-    common, histogram = DocumentFrequencies(largest=1.0, median=0.5), Histogram(edges=(1.0, 2.0, 3.0), counts=(1, 3))
-    assert info.sparsity(np.array([True, True, False, True]), 2) == Sparsity(1 / 3, histogram, common)
+    assert info.sparsity(np.array([True, True, False, True]), 2) == Sparsity(
+        dead_dimensions=1 / 3, size_edges=(1.0, 2.0, 3.0), size_counts=(1, 3), largest_share=1.0, median_share=0.5
+    )
     assert info.mean_size == 2.0
     empty = build_index(IndexSection(), sp.csr_matrix((2, 3), dtype=np.float32), tmp_path / "empty").info
-    assert empty.sparsity(np.ones(3, dtype=bool), 2).document_frequencies == DocumentFrequencies(0.0, 0.0)
+    unused = empty.sparsity(np.ones(3, dtype=bool), 2)
+    assert (unused.largest_share, unused.median_share) == (0.0, 0.0)
     assert empty.mean_size == 0.0
 
 

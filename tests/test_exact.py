@@ -124,7 +124,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda folder: os.truncate(folder / "entries.npy", (folder / "entries.npy").stat().st_size - 40),
     "swap": lambda folder: shutil.copy(folder / "largest.npy", folder / "entries.npy"),
     "missing": lambda folder: (folder / "entries.npy").unlink(),
-    "facts": lambda folder: (folder / "postings.json").write_text('{"documents": 50'),
+    "facts": replaced("counts", lambda counts: counts[:1]),
     "number": replaced("entries", lambda entries: np.where(np.arange(len(entries)) == 3, np.int32(20_000), entries)),
     "pickle": replaced("entries", lambda entries: np.array([{}], dtype=object)),
     "starts": replaced("starts", lambda starts: starts + 1),

@@ -16,7 +16,6 @@ from test_overlap import byte_level
 from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from vtkit.encoder.calibrated import ActivationRates
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.evaluation.gates.encoder import activation_gate, dimensions_gate, encoder_gates, ties_gate
@@ -369,7 +368,7 @@ def vectors(*rows: list[float]) -> sparse.csr_matrix:
 def test_shares_of_positive_logits_and_active_dimensions_by_hand() -> None:
     for rates, following, wanted in (((0.3, 0.6), "fail", "pass"), ((0.0, 0.0), "warn", "warn"),
                                      ((0.95, 1.0), "fail", "fail")):  # fmt: skip
-        assert activation_gate(ActivationRates(*rates), following)[0] == wanted
+        assert activation_gate(dict(zip(("token", "pooled"), rates, strict=True)), following)[0] == wanted
     one = vectors([1, 0, 0, 0], [0, 1, 0, 0])
     for queries, documents, wanted in (
         (one, vectors([1, 1, 0, 0], [0, 1, 1, 0]), "pass"),

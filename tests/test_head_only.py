@@ -76,8 +76,8 @@ def test_shared_dimensions_keep_their_weights_and_the_plain_library_gives_the_sa
 def test_calibration_casing_and_folding_are_those_of_the_output_vocabulary(tmp_path: Path) -> None:
     ours = moved(tmp_path)
     found = calibrate(ours, texts(60, seed=3), 0.2, "token", 48)
-    assert found.after.token == pytest.approx(0.2, abs=2e-3)
-    assert activation_rates(ours, TEXTS, 48).token == pytest.approx(0.2, abs=0.05)
+    assert found.after["token"] == pytest.approx(0.2, abs=2e-3)
+    assert activation_rates(ours, TEXTS, 48)["token"] == pytest.approx(0.2, abs=0.05)
     folded_to = fold_map_of(ours)
     cased, lower = OUTPUT.index("Oakpine"), OUTPUT.index("oakpine")
     assert folded_to[cased] == folded_to[lower] == lower

@@ -20,30 +20,30 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1801, 97),
-    "data": (2942, 333),
+    "commands": (1793, 99),
+    "data": (2940, 332),
     "deploy": (2248, 235),
-    "encoder": (2819, 290),
-    "evaluation": (1302, 123),
-    "pipeline": (3396, 261),
+    "encoder": (2817, 291),
+    "evaluation": (1300, 123),
+    "pipeline": (3395, 261),
     "recipe": (1102, 94),
-    "report": (1926, 179),
-    "search": (3187, 338),
-    "settings": (1008, 112),
+    "report": (1921, 179),
+    "search": (3161, 334),
+    "settings": (1023, 114),
     "system": (743, 110),
-    "training": (2250, 234),
+    "training": (2252, 234),
     "transfer": (1737, 138),
     "vocabulary": (2555, 226),
-    "vtkit": (521, 52),
+    "vtkit": (500, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""
 
 CONCEPTS: dict[str, int] = {
-    "functions with eight parameters or more": 27,
-    "dataclasses and named tuples": 268,
-    "results": 89,
-    "names defined in more than three modules": 36,
+    "functions with eight parameters or more": 18,
+    "dataclasses and named tuples": 260,
+    "results": 83,
+    "names defined in more than three modules": 35,
 }
 """Things to learn, counted over all rooms. Compiled kernels may have many parameters."""
 

@@ -14,6 +14,7 @@ from signal import SIGKILL
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from command_line import call, invoke
 from part_kinds import KINDS, small_parts
@@ -84,7 +85,7 @@ def test_parts_that_are_joined_are_the_whole(work: CountLetters, count: int, tmp
     for number in range(count, 0, -1):
         own = computed(work, tmp_path / "parts", Part(number, count))
         assert [shard.folder.name for shard in own] == [f"{place:06d}" for place in range(number - 1, 7, count)]
-    joined = computed(work, tmp_path / "parts", join=count)
+    joined = computed(work, tmp_path / "parts", Part(None, count))
     assert [shard.folder.name for shard in joined] == [shard.folder.name for shard in whole]
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
@@ -301,9 +302,13 @@ def test_vectors_their_index_and_negatives_have_the_same_bytes_in_any_number_of_
         for number in range(count, 0, -1):
             vtkit.encode_texts(model, folder / "texts", folder / "vectors", part=f"{number}/{count}")
             encode_to_disk(
-                EncodeTexts(encoder, "document", 24, precision=fastest_precision()), documents, tmp_path,
-                folder / "out" / "model-1.vectors.parts", made_from={}, part=Part(number, count),
-            )  # fmt: skip
+                EncodeTexts(encoder, side="document", max_length=24, precision=fastest_precision()),
+                documents,
+                tmp_path,
+                folder / "out" / "model-1.vectors.parts",
+                made_from={},
+                part=Part(number, count),
+            )
         vtkit.encode_texts(model, folder / "texts", folder / "vectors", join=count)
         KINDS["mine"](folder)
     assert sum(asked(folder).values()) == 14  # seven shards of each
@@ -390,16 +395,18 @@ def test_counts_are_the_same_by_every_executor(executor: RunSection, monkeypatch
     monkeypatch.setattr(bm25, "TEXTS_A_BLOCK", 7)
     documents = [f"{text} number {number}\n" for number, text in enumerate(texts(40))]
     cut = analyser("en,de")
-    chunks, terms = word_counts.count_chunks(documents), bm25.Counted.in_texts(documents, cut).joined()
+    chunks, terms = word_counts.count_chunks(documents), bm25.Counted.in_texts(documents, cut)
+    counts = sp.vstack(list(terms.rows()), format="csr")
     assert chunks.counts == Counter(chain.from_iterable(map(word_counts.CHUNK.findall, documents)))
     for row, document in enumerate(documents):
-        assert dict(zip(terms.counts[row].indices, terms.counts[row].data, strict=True)) == Counter(
+        assert dict(zip(counts[row].indices, counts[row].data, strict=True)) == Counter(
             map(list(terms.terms).index, cut(document))
         )
     with executed_by(executor):
-        found, counted = word_counts.count_chunks(documents), bm25.Counted.in_texts(documents, cut).joined()
+        found, counted = word_counts.count_chunks(documents), bm25.Counted.in_texts(documents, cut)
     assert (found.texts, found.characters) == (40, sum(map(len, documents)))
     assert list(found.counts.items()) == list(chunks.counts.items())
     assert counted.terms == terms.terms
+    again = sp.vstack(list(counted.rows()), format="csr")
     for name in ("data", "indices", "indptr"):
-        assert getattr(counted.counts, name).tobytes() == getattr(terms.counts, name).tobytes()
+        assert getattr(again, name).tobytes() == getattr(counts, name).tobytes()

@@ -148,8 +148,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
             "held_out": {"token": 0.34, "pooled": 0.86}},
         "gates": [{"gate": "overlap", "stage": "transfer", "finding": "warn", "level": "fail",
             "seen": "0.4% of the target vocabulary overlaps", "advice": "Check transfer.overlap."}],
-        "sparsity": {"dead_dimensions": 0.183, "documents_histogram": {"edges": [0, 100, 200, 300], "counts": [5,
-            6, 2]}},
+        "sparsity": {"dead_dimensions": 0.183, "size_edges": [0, 100, 200, 300], "size_counts": [5, 6, 2]},
         "neighbours": [{"token": "학교", "method": "parallel", "sources": [["school", 0.81], ["##school", 0.19]]},
             {"token": "ᄒ", "method": "mean", "sources": []}],
         "examples": [{"query": "훈민정음을 반포한 해는?", "tokens": [["훈민", 1.9], ["##정음", 1.8]],
@@ -590,7 +589,7 @@ def chosen_weight() -> dict[str, Any]:
         (held_out(), "training", ("all 1,200 10 % 30 % 2.50 1.25", "with the source 1,200 25 % 40 % 1.50 1.12")),
         (one_set(row("BM25", 0.5, 0.9), share_cut=0.034, document_length=128), "results", ("128", "3.4 %")),
         ({}, "sparsity", ("100 to 200",)),  # of 5 + 6 + 2 documents, the seventh lies in the second bin
-        ({"sparsity": {"dead_dimensions": 0.1, "document_frequencies": {"largest": 0.62, "median": 0.004}}},
+        ({"sparsity": {"dead_dimensions": 0.1, "largest_share": 0.62, "median_share": 0.004}},
          "sparsity", ("10 %", "62 %", "0.4 %")),
         (chosen_weight(), "results", ("weight 0.0 0.1 0.2", "0.512 0.634 0.567", "280")),
         ({}, "fragmentation", ("2,000", "6,510", "20,000", "1,100", "tokens per word 6.18 2.06",

@@ -101,7 +101,7 @@ def test_an_index_without_permission_to_read_or_write_is_not_taken_for_a_damaged
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
         assert vtkit("search", "kept", "river", folder=index, started_by=as_user) == (0, "")
-        for name in ("index.json", "generations/1/postings/postings.json"):
+        for name in ("index.json", "generations/1/postings/counts.npy"):
             (kept / name).chmod(0)
             code, said = vtkit("search", "kept", "river", folder=index, started_by=as_user)
             (kept / name).chmod(0o444)

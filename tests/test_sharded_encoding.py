@@ -16,7 +16,7 @@ from vtkit.data.shards import Shard, write_arrays
 from vtkit.encoder.documents import Removed, pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.search import sharded_encoding
-from vtkit.search.sharded_encoding import Encoded, EncodeTexts, encode_to_disk, join_vectors
+from vtkit.search.sharded_encoding import EncodeTexts, encode_to_disk, join_vectors
 from vtkit.search.stored_vectors import read_vectors, write_vectors
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -35,10 +35,10 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def to_disk(
-    encoder: SparseEncoder, folder: Path, texts: list[str] = TEXTS, top: int | None = None, total: int | None = None
-) -> Encoded:
-    work = EncodeTexts(encoder, "document", 16, top)
-    return encode_to_disk(work, iter(texts), folder / "vectors", folder / "shards", made_from={}, total=total)
+    encoder: SparseEncoder, folder: Path, texts: list[str] = TEXTS, top: int | None = None
+) -> tuple[list[Shard], Removed]:
+    work = EncodeTexts(encoder, side="document", max_length=16, top_dimensions=top)
+    return encode_to_disk(work, texts, folder / "vectors", folder / "shards", made_from={})
 
 
 def same(ours: sp.csr_matrix, theirs: sp.csr_matrix) -> bool:
@@ -46,10 +46,11 @@ def same(ours: sp.csr_matrix, theirs: sp.csr_matrix) -> bool:
 
 
 def test_shards_hold_what_encoding_at_once_gives(encoder: SparseEncoder, tmp_path: Path) -> None:
-    encoded = to_disk(encoder, tmp_path)
+    done, removed = to_disk(encoder, tmp_path)
     vectors = read_vectors(tmp_path / "vectors")
     assert same(vectors, encode_side(encoder, TEXTS, "document", 16))
-    assert (encoded.texts, encoded.postings, encoded.taken_over) == (12, vectors.nnz, 0)
+    assert (sum(shard.items for shard in done), removed.left) == (12, vectors.nnz)
+    assert not any(shard.taken_over for shard in done)
     assert not (tmp_path / "shards").exists()
 
 
@@ -60,7 +61,7 @@ def test_progress_counts_all_texts_and_not_those_of_a_shard(
     with pytest.MonkeyPatch.context() as patched:
         killed(encoder, tmp_path, patched, after=1)
     capsys.readouterr()
-    to_disk(encoder, tmp_path, total=len(TEXTS))
+    to_disk(encoder, tmp_path)
     shown = [line.split()[1].rstrip(",") for line in capsys.readouterr().err.splitlines()]
     assert shown[0] == "5/12"  # taken over
     assert shown[-1] == "12/12"
@@ -69,7 +70,7 @@ def test_progress_counts_all_texts_and_not_those_of_a_shard(
 
 
 def test_no_text_at_all_is_a_matrix_of_no_rows(encoder: SparseEncoder, tmp_path: Path) -> None:
-    assert to_disk(encoder, tmp_path, []).texts == 0
+    assert to_disk(encoder, tmp_path, [])[0] == []
     assert read_vectors(tmp_path / "vectors").shape == (0, encoder[0].auto_model.config.vocab_size)
 
 
@@ -95,8 +96,8 @@ def test_a_killed_run_goes_on_with_the_next_shard(
     encoder: SparseEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed(encoder, tmp_path, monkeypatch)
-    encoded = to_disk(encoder, tmp_path)
-    assert encoded.taken_over == 2
+    done, _ = to_disk(encoder, tmp_path)
+    assert sum(shard.taken_over for shard in done) == 2
     assert same(read_vectors(tmp_path / "vectors"), encode_side(encoder, TEXTS, "document", 16))
 
 
@@ -116,8 +117,8 @@ def test_a_shard_that_does_not_fit_is_encoded_again(
             texts = ["another text", *TEXTS[1:]]
         case "settings":
             top = 3
-    encoded = to_disk(encoder, tmp_path, texts, top)
-    assert encoded.taken_over == (0 if change == "settings" else 1)
+    done, _ = to_disk(encoder, tmp_path, texts, top)
+    assert sum(shard.taken_over for shard in done) == (0 if change == "settings" else 1)
     expected, _ = pruned(encode_side(encoder, texts, "document", 16), top)
     assert same(read_vectors(tmp_path / "vectors"), expected)
 

@@ -17,7 +17,7 @@ from vtkit.encoder import truncation
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels import sparse_head
 from vtkit.encoder.kernels.screen import Screen
-from vtkit.encoder.kernels.sparse_head import streaming, term_weights
+from vtkit.encoder.kernels.sparse_head import streaming, summed_weights, term_weights
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.system import console
 
@@ -64,12 +64,12 @@ def with_gradients(function: object, arguments: tuple[Tensor, ...], *names: str)
 def test_values_and_gradients_are_those_of_the_definition(
     pooling: str, activation: str, shape: tuple[int, int, int, int], seed: int
 ) -> None:
-    arguments = problem(shape, seed)
+    arguments, weights = problem(shape, seed), term_weights if pooling == "max" else summed_weights
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sparse_head, "BLOCK_BYTES", 1)  # blocks of 64 terms, the smallest there are
-        ours = with_gradients(term_weights, arguments, pooling, activation)
+        ours = with_gradients(weights, arguments, activation)
         with torch.no_grad():
-            without_gradients = term_weights(*arguments, pooling, activation)
+            without_gradients = weights(*arguments, activation)
     wanted = with_gradients(dense, arguments, pooling, activation)
     torch.testing.assert_close(without_gradients, wanted[0], rtol=1e-9, atol=1e-12)
     for found, expected in zip(ours, wanted, strict=True):
@@ -82,7 +82,7 @@ def test_sums_in_bf16_are_those_of_rounded_logits() -> None:
     logits = nn.functional.linear(rounded[0], rounded[2], bias.bfloat16()).float()
     wanted = (logits.relu().log1p() * mask[..., None]).sum(1)
     with torch.no_grad():
-        torch.testing.assert_close(term_weights(*rounded, "sum"), wanted)
+        torch.testing.assert_close(summed_weights(*rounded), wanted)
 
 
 def test_where_nothing_is_positive_or_all_is_padding_weights_and_gradients_are_zero() -> None:
@@ -108,7 +108,7 @@ def test_where_hidden_states_are_no_numbers_nothing_hides_it() -> None:
     hidden[1, 2, 3] = torch.nan
     mask[:] = 1
     with torch.no_grad():
-        assert term_weights(hidden, mask, weight, bias, "sum")[1].isnan().all()
+        assert summed_weights(hidden, mask, weight, bias)[1].isnan().all()
     found = term_weights(hidden, mask, weight, bias, screen=Screen.of(weight, bias))
     assert found[1].isnan().all()
 
@@ -122,7 +122,7 @@ def test_screened_values_and_gradients_are_those_of_the_definition(offset: float
     screen = Screen.of(arguments[2], arguments[3])
 
     def screened(*given: Tensor) -> Tensor:
-        return term_weights(*given, "max", activation, screen)
+        return term_weights(*given, activation, screen)
 
     for found, expected in zip(
         with_gradients(screened, arguments), with_gradients(dense, arguments, "max", activation), strict=True

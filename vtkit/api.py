@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from vtkit.search.segments import Manifest
     from vtkit.settings.recipe import Recipe
     from vtkit.settings.transfer import OverlapMode
-    from vtkit.system.runtime import Precision
     from vtkit.transfer.provenance import Origin
     from vtkit.transfer.result import TransferResult
     from vtkit.vocabulary.composition import Han
@@ -164,19 +163,7 @@ def encode(
 
 
 def encode_texts(
-    encoder: Name,
-    texts: Name,
-    folder: Name,
-    *,
-    side: Literal["query", "document"] = "document",
-    max_length: int | None = None,
-    top_dimensions: int | None = None,
-    mass: float | None = None,
-    precision: Precision | None = None,
-    passages: Mapping[str, int] | None = None,
-    part: str | None = None,
-    join: int | None = None,
-    columns: Columns | None = None,
+    encoder: Name, texts: Name, folder: Name, *, columns: Columns | None = None, **settings: Any
 ) -> Encoding:
     """Encode the texts of a file or folder into vectors on disk, in parts that survive a kill.
 
@@ -186,72 +173,69 @@ def encode_texts(
         texts: documents or queries, as for ``vtkit encode``.
         folder: is created; it must not exist. Until it is complete, parts are kept beside it, and an equal call
             continues with them.
-        side: chooses the prompt, and the half of an asymmetric encoder.
-        max_length: tokens at which a text is cut; by default those of the run, else 256, and 64 for queries.
-        top_dimensions: number of the largest weights to keep per text.
-        mass: share of the sum of a document's weights to keep; by default that of ``index.mass``. Not for queries.
-        precision: of the encoder's matrix products, ``float32`` (the default without a run) or ``bf16``.
-        passages: settings of ``[index.passages]``, such as ``{"words": 200}``: documents are cut into passages, each of
-            which is encoded. Not for queries.
-        part: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not created yet.
-        join: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a call without
-            parts.
         columns: of a table that hold id, title and text; by default they are recognised by their names.
+        settings: those of ``vtkit encode``:
+
+            - ``side``, ``"document"`` (the default) or ``"query"``, chooses the prompt, and the half of an asymmetric
+              encoder.
+            - ``max_length``: tokens at which a text is cut; by default those of the run, else 256, and 64 for queries.
+            - ``top_dimensions``: number of the largest weights to keep per text.
+            - ``mass``: share of the sum of a document's weights to keep; by default that of ``index.mass``. Not for
+              queries.
+            - ``precision`` of the encoder's matrix products, ``float32`` (the default without a run) or ``bf16``.
+            - ``passages``: settings of ``[index.passages]``, such as ``{"words": 200}``: documents are cut into
+              passages, each of which is encoded. Not for queries.
+            - ``part``: ``"3/16"`` encodes one of sixteen parts, which several processes can share; ``folder`` is not
+              created yet.
+            - ``join``: encode nothing, and create ``folder`` from this number of parts; the vectors equal those of a
+              call without parts.
 
     Returns:
         The counts of the vectors (with ``part``, of the part), and the share that pruning removed.
 
     Raises:
         DataError: the texts cannot be read, or parts to be joined are missing.
-        RecipeError: the folder exists, there is no such side or part, or a setting of documents is given for queries.
+        RecipeError: the folder exists, there is no such setting, side or part, or a setting of documents is given for
+            queries.
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.data.executors import start_early
     from vtkit.data.rows import RECOGNISED
     from vtkit.data.shards import Part
-    from vtkit.encoder.documents import Dimensions
     from vtkit.pipeline.search import OF_A_RUN, settings_of
     from vtkit.search.folders import encode_folder
+    from vtkit.settings.encode import EncodeSettings
     from vtkit.settings.index import IndexSection
     from vtkit.system.outputs import held, new_folder, refuse_existing
 
-    if part is not None and join is not None:
-        raise RecipeError("part and join cannot be combined: first encode each part, then join them.")
-    own = None if part is None else Part.parse(part)
-    out, side = Path(folder), _side(side)
+    given = section_of(EncodeSettings, settings, refused="The settings cannot be used:")
+    part = Part.of_settings(given)
+    out, is_document = Path(folder), given.side == "document"
     encoder, own_index, language = settings_of(str(encoder))
     index = own_index or IndexSection()
-    length = max_length or (index.document_length if side == "document" else index.query_length)
-    if top_dimensions is None and side == "document":
-        top_dimensions = index.candidate_dimensions
-    given = {name: value for name, value in (("mass", mass), ("passages", passages)) if value is not None}
-    if given and side == "query":
-        raise RecipeError(f"{' and '.join(given)}: these are for documents. Leave them out for queries.")
-    changed = section_of(IndexSection, given, refused="The settings of [index] cannot be used:")
-    index = index.model_copy(update={name: getattr(changed, name) for name in given})
+    if given.passages is not None:
+        index = index.model_copy(update={"passages": given.passages})
     of_run = {} if own_index is None else own_index.model_dump(mode="json", exclude=OF_A_RUN)
-    read = read_document_file if side == "document" else read_queries_as_documents
+    of_run |= index.model_dump(mode="json", include={"passages"})
+    read = read_document_file if is_document else read_queries_as_documents
     documents = read(str(texts), columns or RECOGNISED)
     shards = out.absolute().with_name(f".{out.name}.parts")
 
     with ExitStack() as stack:
-        if own is None:
+        if part is None or part.number is None:
             work = stack.enter_context(new_folder(out))
         else:
             refuse_existing(work := out)
             stack.enter_context(machine_errors(out.absolute()))
             shards.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"))
+            stack.enter_context(held(shards / f"part-{part.number}-of-{part.of}.lock", f"part {given.part} of {out}"))
         start_early("vtkit.search.sharded_encoding")
-        loaded, cut, share = load_encoder(encoder), None, 1.0
+        loaded = load_encoder(encoder)
         from vtkit.search.sharded_encoding import EncodeTexts  # takes seconds
 
-        if side == "document":
-            cut, share = index.passages, Dimensions.of(loaded).mass(index)
-        encoding = EncodeTexts(loaded, side, length, top_dimensions, share, precision or index.precision)
-        of_run |= index.model_dump(mode="json", include={"passages"})
+        encoding, cut = EncodeTexts.of(loaded, index, given), index.passages if is_document else None
         return encode_folder(
-            encoding, encoder, documents, work, shards, passages=cut, part=own, join=join, run=of_run, language=language
+            encoding, encoder, documents, work, shards, passages=cut, part=part, run=of_run, language=language
         )
 
 

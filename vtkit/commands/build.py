@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.options import (
-    IdOption,
     SetOption,
-    TextOption,
     ThreadsOption,
-    TitleOption,
     VerboseOption,
     argument,
     option,
+    with_columns,
 )
 from vtkit.data.rows import Columns
 from vtkit.data.sources import DOCUMENT_FORMS
@@ -22,9 +20,11 @@ from vtkit.system.interrupt import same_command_continues
 CUT = 0.05  # share of cut documents from which it is advised to read more of them
 
 
+@with_columns
 def build(
     documents: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "DOCUMENTS")],
     out: Annotated[Path, option("Folder to write; of an unfinished build, to continue.", "FOLDER", "--out", "-o")],
+    columns: Columns,
     embedder: Annotated[
         str | None, option("Dense embedder that knows the language: hub id or folder.", "MODEL", "--embedder")
     ] = None,
@@ -39,9 +39,6 @@ def build(
     language: Annotated[
         str | None, option("ISO 639 code of the language, or several: en,ko. Default: detected.", "CODE")
     ] = None,
-    identity: IdOption = None,
-    title: TitleOption = None,
-    text: TextOption = None,
     settings: SetOption = None,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
@@ -63,7 +60,7 @@ def build(
             embedder=embedder,
             source=source,
             parallel=parallel or (),
-            columns=Columns(identity, title, text),
+            columns=columns,
             settings=settings or (),
             threads=threads,
         )

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vtkit.commands.options import IdOption, TextOption, TitleOption, WhereOption, argument, executed, option
+from vtkit.commands.options import WhereOption, argument, executed, option, with_columns
 from vtkit.data.rows import Columns
 from vtkit.data.sources import DOCUMENT_FORMS
 from vtkit.data.text import read_lines
@@ -19,12 +19,11 @@ IndexArgument = Annotated[Path, argument("Folder of an index that `vtkit build` 
 
 
 @executed
+@with_columns
 def add(
     folder: IndexArgument,
     documents: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "DOCUMENTS")],
-    identity: IdOption = None,
-    title: TitleOption = None,
-    text: TextOption = None,
+    columns: Columns,
 ) -> None:
     """Add documents to an index.
 
@@ -35,7 +34,7 @@ def add(
     same_command_continues()
     from vtkit.api import add_documents
 
-    _print(folder, add_documents(folder, documents, columns=Columns(identity, title, text)))
+    _print(folder, add_documents(folder, documents, columns=columns))
 
 
 def delete(

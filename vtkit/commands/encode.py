@@ -5,19 +5,18 @@ from typing import Annotated
 
 from vtkit.commands.options import (
     CollectionOption,
-    IdOption,
     NewFolderOption,
-    TextOption,
-    TitleOption,
     argument,
     executed,
     option,
     set_option,
     settings_of,
+    with_columns,
 )
 from vtkit.data.hub import located
 from vtkit.data.rows import Columns
 from vtkit.data.sources import DOCUMENT_FORMS
+from vtkit.settings.encode import EncodeSettings
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
@@ -25,28 +24,18 @@ from vtkit.system.outputs import refuse_existing
 
 
 @executed
-@settings_of(IndexSection, "top_dimensions", "mass", "precision")
+@settings_of(EncodeSettings, "max_length", "top_dimensions", "mass", "precision", "part", "join")
+@with_columns
 def encode(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder, or folder of a run.", "MODEL")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],
     out: NewFolderOption,
-    settings: IndexSection,
+    settings: EncodeSettings,
+    columns: Columns,
     queries: Annotated[bool, option("Encode queries; in a BEIR folder, its queries.jsonl.", None, "--queries")] = False,
-    max_length: Annotated[
-        int | None, option("Cut texts here. Default: 256, for queries 64; or the run's.", "TOKENS", min=3)
-    ] = None,
     passages: Annotated[
         int | None, option("Cut documents into passages of so many words, which overlap by a quarter.", "N", min=4)
     ] = None,
-    part: Annotated[
-        str | None, option("Encode only this part, e.g. 3/16; --join 16 puts the parts together.", "N/OF")
-    ] = None,
-    join: Annotated[
-        int | None, option("Encode nothing; put together the parts that --part encoded.", "PARTS", min=1)
-    ] = None,
-    identity: IdOption = None,
-    title: TitleOption = None,
-    text: TextOption = None,
 ) -> None:
     """Encode documents or queries into vectors on disk.
 
@@ -58,20 +47,10 @@ def encode(
     same_command_continues()
     from vtkit.api import encode_texts
 
-    encoded = encode_texts(
-        located(model),
-        texts,
-        out,
-        side="query" if queries else "document",
-        max_length=max_length,
-        top_dimensions=settings.top_dimensions,
-        mass=None if settings.mass == "auto" else settings.mass,
-        precision=settings.precision if "precision" in settings.model_fields_set else None,
-        passages=None if passages is None else {"words": passages, "overlap": passages // 4},
-        columns=Columns(identity, title, text),
-        part=part,
-        join=join,
-    )
+    given = settings.model_dump(exclude_unset=True) | {"side": "query" if queries else "document"}
+    if passages is not None:
+        given["passages"] = {"words": passages, "overlap": passages // 4}
+    encoded = encode_texts(located(model), texts, out, columns=columns, **given)
     if console.answered(encoded):
         return
     console.write(f"{encoded.texts:,} texts, {encoded.postings / max(encoded.texts, 1):.1f} weights each")
@@ -79,6 +58,7 @@ def encode(
         console.write(
             f"{encoded.postings_removed:.1%} of the weights were removed, with {encoded.mass_removed:.1%} of their sum"
         )
+    part = settings.part
     console.say(
         f"wrote {out}" if part is None else f"wrote part {part}; once all parts are written, --join makes {out}"
     )

@@ -87,12 +87,6 @@ NewFolderOption = Annotated[Path, option("Folder to write; it must not exist.", 
 
 CollectionOption = Annotated[str | None, option("Evaluation set of a run. Default: the first.", "NAME", "--collection")]
 SearchedArgument = Annotated[Path, argument("Folder of a run or an index (`vtkit build`, `vtkit index`).", "FOLDER")]
-IdOption = Annotated[
-    str | None,
-    option("Column of a table with the documents' ids; # numbers the rows. Default: by its name.", "COLUMN", "--id"),
-]
-TitleOption = Annotated[str | None, option("Column with the titles. Default: by its name.", "COLUMN", "--title")]
-TextOption = Annotated[str | None, option("Column with the texts. Default: by its name.", "COLUMN", "--text")]
 WhereOption = Annotated[
     str | None,
     option(
@@ -195,6 +189,32 @@ def settings_of(
         lambda settings: section_of(section, {**given, **settings}, lambda name: options.get(name, name)),
         argument,
     )
+
+
+def with_columns(command: Command) -> Command:
+    """Options for the columns of a table of documents; the command gets them as ``columns``."""
+    from vtkit.data.rows import Columns
+
+    texts = {
+        "identity": ("--id", "Column of a table with the documents' ids; # numbers the rows. Default: by its name."),
+        "title": ("--title", "Column with the titles. Default: by its name."),
+        "text": ("--text", "Column with the texts. Default: by its name."),
+    }
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[str | None, option(text, "COLUMN", given)],
+        )
+        for name, (given, text) in texts.items()
+    ]
+
+    def as_columns(arguments: dict[str, Any]) -> dict[str, Any]:
+        columns = Columns(*map(arguments.pop, texts))
+        return {**arguments, "columns": columns}
+
+    return _with_parameters(command, parameters, as_columns, "columns")
 
 
 def executed(command: Command) -> Command:

@@ -4,6 +4,10 @@ Ray cluster.
 A job is a picklable function of a task. Each process gets the job once, with whatever it holds (an encoder), then one
 task after the other. A process that dies costs its task only, which is started again. Results come in the order of the
 tasks, so a sum over them does not depend on the executor.
+
+Pools of other libraries end all of their processes once one is killed: with concurrent.futures.ProcessPoolExecutor and
+with loky (joblib 1.6), a death among four processes at work lost the tasks of the other three too, and four new ones
+had to import the libraries and get the job again, where here one does. Neither gives each process GPUs of its own.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from vtkit.data.executors import in_order
 from vtkit.data.text import batches
+from vtkit.settings.encode import EncodeSettings
 from vtkit.system import console
 from vtkit.system.checksums import changes, files_of, read_record, write_record
 from vtkit.system.errors import DataError, MachineError, RecipeError
@@ -48,19 +49,18 @@ bar by its items."""
 class Part:
     """Every ``of``-th shard of a collection, beginning with the shard ``number``."""
 
-    number: int  # from 1
+    number: int | None  # from 1; None: all of them, which others have computed
     of: int
 
     @staticmethod
-    def parse(text: str) -> Part:
-        """The part that ``3/16`` stands for."""
-        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+    def of_settings(settings: EncodeSettings) -> Part | None:
+        """The part that ``part`` or ``join`` stands for; None: everything, computed here."""
+        if settings.part is None:
+            return None if settings.join is None else Part(number=None, of=settings.join)
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", settings.part, re.ASCII)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise RecipeError(f"{text!r} is no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
-        return Part(int(match[1]), int(match[2]))
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
+            raise RecipeError(f"{settings.part!r} is no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
+        return Part(number=int(match[1]), of=int(match[2]))
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,13 @@ def shards(
     folder: Path,
     made_from: Mapping[str, Any],
     bar: console.Bar,
-    *,
     part: Part | None = None,
-    join: int | None = None,
 ) -> list[Shard]:
     """Compute the shards of ``items``, which are read once, as they are needed, in ``folder``.
 
     Args:
         made_from: everything beside its items that a shard depends on (plain JSON). Others do not fit.
-        part: compute its shards only.
-        join: compute nothing; the shards are those of so many parts.
+        part: compute its shards only; without a number, compute nothing: the shards are there.
 
     Raises:
         DataError: shards of the parts to be joined are missing.
@@ -146,7 +143,7 @@ def shards(
     def left() -> Iterator[_Task]:
         nonlocal reached
         for number, block in enumerate(batches(items, ITEMS_A_SHARD)):
-            if part is not None and number % part.of != part.number - 1:
+            if part is not None and part.number is not None and number % part.of != part.number - 1:
                 continue
             place = folder / f"{number:06d}"
             digest = hashlib.sha256(json.dumps([made_from, block], sort_keys=True).encode()).hexdigest()
@@ -154,8 +151,8 @@ def shards(
                 computed[number] = Shard(place, len(block), True)
                 reached += len(block)
                 bar.skip(len(block))
-            elif join is not None:
-                missing.add(number % join + 1)
+            elif part is not None and part.number is None:
+                missing.add(number % part.of + 1)
             else:
                 yield place, digest, block
 
@@ -163,10 +160,10 @@ def shards(
         computed[int(shard.folder.name)] = shard
         reached += shard.items
         bar.reach(reached)
-    if missing:
+    if part is not None and missing:
         raise DataError(
-            f"{folder}: of {join} parts, these are missing, damaged, or made from other texts or settings: "
-            f"{', '.join(map(str, sorted(missing)))}. Encode each of them (part {min(missing)}/{join}), then join "
+            f"{folder}: of {part.of} parts, these are missing, damaged, or made from other texts or settings: "
+            f"{', '.join(map(str, sorted(missing)))}. Encode each of them (part {min(missing)}/{part.of}), then join "
             "again."
         )
     return [computed[number] for number in sorted(computed)]

@@ -6,17 +6,14 @@ from typing import Literal
 
 from vtkit.system.results import Result
 
-Definition = Literal["token", "pooled"]  # what an activation is counted over: see :class:`ActivationRates`
+Definition = Literal["token", "pooled"]
+"""What an activation is counted over: (position, token) logits, padding left out, or dimensions after max-pooling."""
+
+ActivationRates = Mapping[Definition, float]
+"""Shares above zero on one set of texts; the pooled share is the mean over texts."""
+
 QUERY_TOKENS = 16  # A probe text's beginning of so many tokens, special tokens included, stands in for a query
 RANKS = 10  # best scores of a query among which ties are counted
-
-
-@dataclass(frozen=True)
-class ActivationRates(Result):
-    """Shares of positive activations on one set of texts."""
-
-    token: float  # share of (position, token) logits above zero, padding left out
-    pooled: float  # share of vocabulary dimensions above zero after max-pooling, mean over texts
 
 
 @dataclass(frozen=True)

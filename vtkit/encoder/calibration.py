@@ -99,7 +99,7 @@ def calibrate(
     halves = texts[0::2], texts[1::2]
     solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     before = solving.rates()
-    figures = {"before": probe_figures(encoder, halves[1], max_length, checking.rates().token)}
+    figures = {"before": probe_figures(encoder, halves[1], max_length, checking.rates()["token"])}
     _lower_bias(encoder, shift)
     pooled = target if definition == "pooled" else None
     moved = None if tokens is None else _shift_tokens(encoder, solving, tokens, pooled)
@@ -111,8 +111,8 @@ def calibrate(
     if target is not None:
         _refuse_missed(held_out, target, definition)
     elif tokens is not None:
-        _refuse_missed(held_out, after.pooled, "pooled")
-    figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
+        _refuse_missed(held_out, after["pooled"], "pooled")
+    figures["after"] = probe_figures(encoder, halves[1], max_length, held_out["token"])
     return Calibration(shift, target, definition, before, after, held_out, figures, moved)
 
 
@@ -127,7 +127,7 @@ def probe_figures(
     """
     distinct = list(dict.fromkeys(texts))
     if token_rate is None:
-        token_rate = activation_rates(encoder, texts, max_length).token
+        token_rate = activation_rates(encoder, texts, max_length)["token"]
     documents = encode(encoder, distinct, max_length, description="encoding probe texts")
     queries = encode(encoder, distinct, min(QUERY_TOKENS, max_length), description="encoding probe queries")
     spread, tied = score_spread(queries, documents)
@@ -178,7 +178,7 @@ def token_rates(targets: TokenTargets, wanted: float) -> NDArray[np.float64]:
 def _shift_tokens(encoder: SparseEncoder, solving: _Logits, targets: TokenTargets, pooled: float | None) -> TokenShifts:
     """Lower every token's own bias in place."""
     bias = mlm_head(encoder[0].auto_model).decoder.bias
-    wanted = (solving.rates().pooled if pooled is None else pooled) * len(bias)
+    wanted = (solving.rates()["pooled"] if pooled is None else pooled) * len(bias)
     usable = bias > MASKED_BIAS / 2
     held = replace(targets, frequencies=np.where(usable.cpu().numpy(), targets.frequencies, 0))
     rates = torch.from_numpy(token_rates(held, wanted)).to(bias.device, torch.float32)
@@ -197,7 +197,7 @@ def _shift_tokens(encoder: SparseEncoder, solving: _Logits, targets: TokenTarget
 
 
 def _refuse_missed(held_out: ActivationRates, target: float, definition: Definition) -> None:
-    reached = getattr(held_out, definition)
+    reached = held_out[definition]
     if abs(reached - target) > 0.5 * target:
         raise CollapseError(
             f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out "
@@ -239,7 +239,10 @@ class _Logits:
             tokens += int((logits > 0).sum())
             pooled += int((self._pool(logits) > 0).sum())
         vocabulary = self._decoder.out_features
-        return ActivationRates(tokens / (len(self._hidden) * vocabulary), pooled / (len(self._lengths) * vocabulary))
+        return {
+            "token": tokens / (len(self._hidden) * vocabulary),
+            "pooled": pooled / (len(self._lengths) * vocabulary),
+        }
 
     def quantile(self, share: float, definition: str) -> float:
         """The logit that ``share`` of all (pooled) logits lie below, to the width of a histogram bin; the bins cover

@@ -321,6 +321,11 @@ class Removed(Result):
             )
 
     @property
+    def left(self) -> int:
+        """Number of weights that were kept."""
+        return self.weights - self.weights_removed
+
+    @property
     def share_of_weights(self) -> float:
         """Share of the weights (postings of an index) that are gone."""
         return self.weights_removed / self.weights if self.weights else 0.0

@@ -80,19 +80,17 @@ class SparseSystem:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
                 in memory, for a few documents.
         """
-        from vtkit.encoder.documents import Dimensions, as_indexed
+        from vtkit.encoder.documents import as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.search.engine import index_in_memory
-        from vtkit.search.sharded_encoding import kept_vectors
+        from vtkit.search.sharded_encoding import EncodeTexts, kept_vectors
 
-        length, precision = settings.document_length, settings.precision
-        said = f"encoding the documents of {collection.name}"
+        work, place = EncodeTexts.of(encoder, settings), None
         passages = Passages.of(collection.documents, settings.passages)
         contents = row_contents(collection.documents, passages)
-        most, mass, place = settings.candidate_dimensions, Dimensions.of(encoder).mass(settings), None
         if kept is not None:
-            place = kept / _digest([settings.document_length, most, mass, settings.precision], contents)
-        vectors = kept_vectors(encoder, contents, length, place, precision, said, most, mass)
+            place = kept / _digest([work.max_length, work.top_dimensions, work.mass, work.precision], contents)
+        vectors = kept_vectors(work, contents, f"encoding the documents of {collection.name}", place)
         vectors = as_indexed(encoder, vectors, contents, settings)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))

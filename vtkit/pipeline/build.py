@@ -240,7 +240,7 @@ def _bm25_alone(documents: Sequence[Document], work: Path, model: str, language:
     bias[tokenizer.all_special_ids[0]] = 10.0
     save_encoder(as_sparse_encoder(plain, tokenizer, work / "scratch"), work / "model")
     encoder, vectors = load_encoder(str(work / "model")), work / CORPUS
-    encoding = EncodeTexts(encoder, "document", max_length=8)
+    encoding = EncodeTexts(encoder, side="document", max_length=8)
     encode_folder(encoding, str(work / "model"), documents, vectors, work / "shards", language=language)
     bm25 = Bm25System.over(RetrievalSet("the documents", documents, [], {}), language, index.bm25_analyser).bm25
     made = index_folder(vectors, work / "index", index, encoder, documents, (bm25, 0.0, (1.0, 1.0)))

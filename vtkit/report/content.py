@@ -58,12 +58,11 @@ def _sparsity(report: ReportData) -> Section | None:
         return None
     dead = f"{share(sparsity.dead_dimensions)} of the dimensions that can be active are dead"
     blocks: list[Block] = [Paragraph(f"{dead}: no document activates them.")]
-    frequencies, histogram = sparsity.document_frequencies, sparsity.documents_histogram
-    if frequencies is not None:
-        of_others = f"Of the others, the most used is active in {share(frequencies.largest)} of the documents, "
-        blocks.append(Paragraph(f"{of_others}the middle one in {share(frequencies.median)}."))
-    if histogram is not None and sum(histogram.counts) > 0:
-        counts, edges = histogram.counts, histogram.edges
+    if sparsity.largest_share is not None and sparsity.median_share is not None:
+        of_others = f"Of the others, the most used is active in {share(sparsity.largest_share)} of the documents, "
+        blocks.append(Paragraph(f"{of_others}the middle one in {share(sparsity.median_share)}."))
+    counts, edges = sparsity.size_counts, sparsity.size_edges
+    if sum(counts) > 0:
         middle = next(bin for bin in range(len(counts)) if 2 * sum(counts[: bin + 1]) >= sum(counts))
         spread = (
             f"Of {amount(sum(counts))} documents the middle one has {amount(edges[middle])} to "

@@ -91,13 +91,9 @@ def training_section(report: ReportData) -> Section | None:
 
 def _held_out(held_out: HeldOutPredictions) -> Table:
     """Accuracy of predicting masked tokens: all, those shared with the source, and new ones."""
-    groups = (
-        ("all", held_out.before.all, held_out.after.all),
-        ("shared with the source", held_out.before.overlapping, held_out.after.overlapping),
-        ("new", held_out.before.new, held_out.after.new),
-    )
     rows = []
-    for label, before, after in groups:
+    for group, before in held_out.before.items():
+        label, after = "shared with the source" if group == "overlapping" else group, held_out.after[group]
         if before is not None and after is not None:
             bits = [f"{predictions.bits_per_byte:.2f}" for predictions in (before, after)]
             rows.append((label, amount(before.tokens), share(before.accuracy), share(after.accuracy), *bits))
@@ -112,7 +108,7 @@ def calibration_section(report: ReportData) -> Section | None:
         return None
     before, after, held_out = calibration.before, calibration.after, calibration.held_out
     moments = {"before": before, "after": after, "after, on texts held out": held_out}
-    rows = [(label, share(shares.token), share(shares.pooled)) for label, shares in moments.items()]
+    rows = [(label, share(shares["token"]), share(shares["pooled"])) for label, shares in moments.items()]
     columns = ("", "of (position, token) logits", "of dimensions after max-pooling")
     steps = calibration.done()
     blocks: list[Block] = [Paragraph(f"{steps[:1].upper()}{steps[1:]}."), Table("Share above zero", columns, rows)]

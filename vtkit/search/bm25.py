@@ -109,24 +109,21 @@ def languages_of_rows(counts: sp.csr_matrix, languages: np.ndarray) -> np.ndarra
     return rows
 
 
-@dataclass(frozen=True)
-class TermCounts:
-    """Occurrences of each term in each document, in which further documents are counted alike and joined. The terms
-    are in order, whatever the order of the documents, so that equal documents have equal indexes."""
+TermCounts = tuple[Sequence[str], sp.csr_matrix]
+"""Terms, ascending, and the occurrences of each in each document, (documents, terms). The terms are in order, whatever
+the order of the documents, so that equal documents have equal indexes."""
 
-    terms: Sequence[str]  # ascending
-    counts: sp.csr_matrix  # (documents, terms)
 
-    def save(self, folder: Path) -> None:
-        """Write terms and counts into ``folder``."""
-        write_vectors(self.counts, folder)
-        (folder / TERMS).write_text(json.dumps(self.terms, ensure_ascii=False), encoding="utf-8")
+def write_counts(terms: Sequence[str], counts: sp.csr_matrix, folder: Path) -> None:
+    """Write :data:`TermCounts` into ``folder``."""
+    write_vectors(counts, folder)
+    (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
 
-    @classmethod
-    def load(cls, folder: Path) -> TermCounts:
-        """The counts that :meth:`save` wrote, mapped into memory."""
-        counts = read_vectors(folder)
-        return cls(read_terms(folder, counts.shape[1]), counts)
+
+def read_counts(folder: Path) -> TermCounts:
+    """The counts that :func:`write_counts` wrote, mapped into memory."""
+    counts = read_vectors(folder)
+    return read_terms(folder, counts.shape[1]), counts
 
 
 def read_terms(folder: Path, count: int) -> list[str]:
@@ -185,17 +182,17 @@ class Counted:
         left, parts = iter(texts), list[TermCounts]()
         blocks = iter(lambda: list(islice(left, TEXTS_A_BLOCK)), list[str]())
         with console.progress("BM25: counting words") as bar:
-            for part in in_order(partial(_counted_block, cut), blocks, bar, FEW_BLOCKS):
-                if folder is not None and part.counts.shape[0] == TEXTS_A_BLOCK:
-                    part.save(place := folder / f"counts-{len(parts)}")
-                    part = TermCounts.load(place)
-                parts.append(part)
+            for terms, counts in in_order(partial(_counted_block, cut), blocks, bar, FEW_BLOCKS):
+                if folder is not None and counts.shape[0] == TEXTS_A_BLOCK:
+                    write_counts(terms, counts, place := folder / f"counts-{len(parts)}")
+                    terms, counts = read_counts(place)
+                parts.append((terms, counts))
         parts = parts or [_counted_block(cut, [], None)]
-        return cls.of([part.terms for part in parts], [partial(row_blocks, part.counts) for part in parts])
+        return cls.of([terms for terms, _ in parts], [partial(row_blocks, counts) for _, counts in parts])
 
-    def joined(self) -> TermCounts:
-        """The rows of all parts, in memory."""
-        return TermCounts(self.terms, sp.vstack(list(self.rows()), format="csr"))
+    def save(self, folder: Path) -> None:
+        """Write the rows of all parts into ``folder``, as :func:`write_counts` does."""
+        write_counts(self.terms, sp.vstack(list(self.rows()), format="csr"), folder)
 
     def impacts(self, b: float) -> Iterator[sp.csr_matrix]:
         """BM25's impact of each term on each document, in blocks of rows, (documents, terms) float32."""
@@ -225,7 +222,7 @@ def _counted_block(cut: Analyser, texts: Sequence[str], bar: console.Bar | None)
     names = sorted(numbers)
     counts = counts[:, [numbers[name] for name in names]]
     counts.sort_indices()
-    return TermCounts(names, counts)
+    return names, counts
 
 
 def _counts(rows: Iterable[Iterable[str]], numbers: dict[str, int]) -> sp.csr_matrix:

@@ -108,7 +108,12 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         name = change.next_name(change.manifest)
         with new_folder(home / SEGMENTS / name) as work:
             encoding = EncodeTexts(
-                encoder, "document", first.max_length, first.top_dimensions, first.mass, first.precision
+                encoder,
+                side="document",
+                max_length=first.max_length,
+                top_dimensions=first.top_dimensions,
+                mass=first.mass,
+                precision=first.precision,
             )
             encode_folder(
                 encoding, change.model, documents, work, home / SHARDS,
@@ -118,7 +123,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
             keep_held(work, encoder, texts, index)
             if lexical is not None:
                 cut = analyser(lexical.language, lexical.analysis)
-                Counted.in_texts(texts, cut).joined().save(work / TERM_COUNTS)
+                Counted.in_texts(texts, cut).save(work / TERM_COUNTS)
             write_record(work / ENCODING, read_encoding(work).to_json(), files_of(work))
             there = Documents.open(generation_of(home) / DOCUMENTS)
             old, tokenizer = Lazy(len(there), lambda number: there[number].contents), tokenizer_of(encoder, "document")
@@ -268,7 +273,7 @@ class _Change:
                 vectors = sp.vstack(list(living_vectors(self.home, parts, name)), format="csr")
                 write_vectors(vectors, work / name)
             if (first / TERM_COUNTS).is_dir():
-                living_counts(self.home, parts).joined().save(work / TERM_COUNTS)
+                living_counts(self.home, parts).save(work / TERM_COUNTS)
             write_living_documents(self.home, parts, work / DOCUMENTS)
             if (passages := living_passages(self.home, parts)) is not None:
                 passages.save(work)

@@ -116,10 +116,10 @@ def build_index(
             is not ``exact``.
         MissingExtra: a package that the engine needs is not installed.
     """
-    from vtkit.search.exact import ExactIndex
+    from vtkit.search.exact import COUNTS, ExactIndex
 
     require_engine(index.engine)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / f"{COUNTS}.npy").is_file():
         raise DataError(f"{folder} holds files that are no index. Name another folder, or empty it.")
     fresh = aside(folder.with_name(f"{folder.name}.index"))
     try:

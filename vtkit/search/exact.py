@@ -20,19 +20,10 @@ from vtkit.search.passages import PASSAGES, WIDENED, Passages, best_documents
 from vtkit.search.posting_lists import BLOCK, LEFT_OUT, Lists, fill_lists, search_lists, step_of, weights_of
 from vtkit.search.stored_vectors import Growing, read_array
 from vtkit.system.errors import DataError
-from vtkit.system.results import Result
 from vtkit.system.runtime import threads
 
-_COUNTS = "postings.json"
+COUNTS = "counts"  # array of the number of rows and, if they are passages, that of their documents, else -1
 _KINDS = dict(zip(Lists._fields, ("int64", "int32", "int64", "int32", "float32", "int32"), strict=True))
-
-
-@dataclass(frozen=True)
-class _Counts(Result):
-    """Counts of an index that its arrays do not tell."""
-
-    documents: int  # rows of the vectors
-    passages_of: int | None = None  # documents of which the rows are passages; None: they are documents
 
 
 @dataclass(frozen=True)
@@ -101,25 +92,24 @@ class ExactIndex:
         """Write the index into ``folder`` as plain arrays (no pickle), but for those ``written`` already; a missing
         folder is created."""
         folder = Path(folder)
-        arrays = self.lists._asdict()
+        documents = -1 if self.passages is None else self.passages.document_count
+        arrays = {**self.lists._asdict(), COUNTS: np.array([self.document_count, documents])}
         write_arrays(folder, {name: array for name, array in arrays.items() if name not in written})
         if self.passages is not None:
             self.passages.save(folder)
-        documents = None if self.passages is None else self.passages.document_count
-        _Counts(self.document_count, documents).to_file(folder / _COUNTS)
 
     @classmethod
     def load(cls, folder: str | Path) -> ExactIndex:
         """The index that :meth:`save` wrote, its arrays mapped into memory, not read."""
         folder = Path(folder)
-        counts = _Counts.from_file(folder / _COUNTS, REBUILD)
+        count, documents = read_array(folder / f"{COUNTS}.npy", "int64", REBUILD, (2,)).tolist()
         lists = Lists(*(read_array(folder / f"{name}.npy", kind, REBUILD) for name, kind in _KINDS.items()))
-        if not _are_sound(lists, counts.documents):
+        if not _are_sound(lists, count):
             raise DataError(f"{folder} is damaged: its files do not match each other. {REBUILD}")
-        passages = Passages.load(folder, counts.documents)
-        if counts.passages_of != (None if passages is None else passages.document_count):
+        passages = Passages.load(folder, count)
+        if documents != (-1 if passages is None else passages.document_count):
             raise DataError(f"{folder} is damaged: {PASSAGES} does not match its other files. {REBUILD}")
-        return cls(lists, counts.documents, passages)
+        return cls(lists, count, passages)
 
     @property
     def ranked(self) -> int:

@@ -15,7 +15,7 @@ from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.shards import Part
 from vtkit.data.text import digest
-from vtkit.encoder.documents import Dimensions, indexed_rows, row_blocks
+from vtkit.encoder.documents import Dimensions, Removed, indexed_rows, row_blocks
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, TermDimensions
 from vtkit.search.drift import beginnings, said_of_unread
@@ -51,7 +51,7 @@ from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-    from vtkit.search.sharded_encoding import Encoded, EncodeTexts
+    from vtkit.search.sharded_encoding import EncodeTexts
 
 ENCODING = "encoding.json"
 
@@ -88,11 +88,10 @@ def encode_folder(
     *,
     passages: PassagesSection | None = None,
     part: Part | None = None,
-    join: int | None = None,
     **made_by: Any,
 ) -> Encoding:
     """Fill the folder ``out`` with the vectors of ``documents``, or of their ``passages``, encoded by the model called
-    ``model``; with ``part``, only encode its shards, which stay in ``shards`` until all are there. For ``made_by``, see
+    ``model``; with ``part``, as in :func:`~vtkit.search.sharded_encoding.encode_to_disk`. For ``made_by``, see
     :func:`write_encoding`."""
     from vtkit.encoder.sides import tokenizer_of
     from vtkit.search.sharded_encoding import encode_to_disk
@@ -107,22 +106,20 @@ def encode_folder(
     if empty := sum(not text.strip() for text in texts):
         console.warn(f"{empty:,} of {len(texts):,} texts are empty, and a query may still find them. Leave them out.")
     made_from = {"model": digest(model) if os.path.isdir(model) else model}
-    encoded = encode_to_disk(
-        work, texts, out / VECTORS, shards, made_from=made_from, total=len(texts), part=part, join=join
-    )
-    if not encoded.postings and (part is None or encoded.texts):
+    done, removed = encode_to_disk(work, texts, out / VECTORS, shards, made_from=made_from, part=part)
+    own, count = part is not None and part.number is not None, sum(shard.items for shard in done)
+    if not removed.left and (count or not own):
         raise CollapseError(
-            f"{model} gives no token of the {encoded.texts:,} texts any weight: every vector is empty, so no search "
+            f"{model} gives no token of the {count:,} texts any weight: every vector is empty, so no search "
             "could find anything. Its training collapsed, or its head belongs to another model. Name another encoder."
         )
-    made = None if part is not None else out
-    return write_encoding(made, work, encoded, documents, cut, model=model, **made_by)
+    return write_encoding(None if own else out, work, removed, documents, cut, texts=count, model=model, **made_by)
 
 
 def write_encoding(
     out: Path | None,
     work: EncodeTexts,
-    encoded: Encoded,
+    removed: Removed,
     documents: Sequence[Document],
     passages: Passages | None,
     **made_by: Any,
@@ -131,24 +128,20 @@ def write_encoding(
     passages.
 
     Args:
-        made_by: model, run and language of an :class:`Encoding`.
+        removed: what pruning removed.
+        made_by: the number of texts, model, run and language of an :class:`Encoding`.
     """
     from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
 
-    encoder, removed = work.encoder, encoded.removed
+    encoder = work.encoder
     encoding = Encoding(
         tokenizer=tokenizer_digest(output_tokenizer(encoder)),
-        side=work.side,
-        max_length=work.max_length,
-        precision=work.precision,
-        texts=encoded.texts,
         dimensions=len(dimension_names(encoder)),
         of=Dimensions.of(encoder),
-        postings=encoded.postings,
+        postings=removed.left,
         postings_removed=removed.share_of_weights,
         mass_removed=removed.share_of_mass,
-        top_dimensions=work.top_dimensions,
-        mass=work.mass,
+        **work.settings,
         **made_by,
     )
     if out is not None:
@@ -241,7 +234,7 @@ def write_index(
             rows = partial(row_blocks, matrix)
             bm25, weight, deviations = fusion(matrix, passages) if callable(fusion) else fusion
             assert bm25.counted is not None
-            bm25.counted.joined().save(first / TERM_COUNTS)
+            bm25.counted.save(first / TERM_COUNTS)
             lexical = LexicalPart.weighted(bm25, matrix, weight, deviations).record
             manifest = replace(manifest, lexical=lexical)
         blocks = rows()

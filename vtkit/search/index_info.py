@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.search.measures.cost import DocumentFrequencies, Histogram, Sparsity
+from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.analysers import Analysis
 from vtkit.system.checksums import REMEDIES
 from vtkit.system.errors import CollapseError
@@ -65,8 +65,13 @@ class IndexInfo:
         dead = float((self.document_frequencies[of] == 0).mean()) if of.any() else 0.0
         counts, edges = np.histogram(self.document_sizes, bins=bins)
         shares = self.activation_shares[self.document_frequencies > 0]
-        common = (float(shares.max()), float(np.median(shares))) if len(shares) else (0.0, 0.0)
-        return Sparsity(dead, Histogram(tuple(edges.tolist()), tuple(counts.tolist())), DocumentFrequencies(*common))
+        return Sparsity(
+            dead_dimensions=dead,
+            size_edges=tuple(edges.tolist()),
+            size_counts=tuple(counts.tolist()),
+            largest_share=float(shares.max(initial=0.0)),
+            median_share=float(np.median(shares)) if len(shares) else 0.0,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,15 @@ from vtkit.search.engine import Rank
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.java import cast_to, java_class, java_errors
+from vtkit.search.stored_vectors import read_array
 from vtkit.settings.index import IndexSection
 from vtkit.system.errors import DataError
-from vtkit.system.results import Result
 
 _FIELD, _ID = "contents", "id"
 BITS = 8  # of an impact: weights are rounded to whole numbers up to 255
 _BUFFER_MB = 128.0
 _MOST_CLAUSES = 2**31 - 1
-_STEP = "quantisation.json"
-
-
-@dataclass(frozen=True)
-class Quantisation(Result):
-    """How document weights were rounded to whole numbers."""
-
-    step: float  # the weight of 1
+_STEP = "step.npy"
 
 
 def quantised(documents: sp.csr_matrix, bits: int = BITS) -> tuple[sp.csr_matrix, float]:
@@ -46,7 +38,7 @@ def quantised(documents: sp.csr_matrix, bits: int = BITS) -> tuple[sp.csr_matrix
 
 def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
     """Fill ``folder`` with ``index/``, one segment in which the rows of ``postings`` keep their numbers, and
-    ``quantisation.json``."""
+    ``step.npy``, the weight of 1."""
     whole, step = quantised(postings.by_document())
     with java_errors(str(folder), "Give the same command again."):
         writer = _writer(folder / "index")
@@ -61,13 +53,13 @@ def build(postings: ExactIndex, folder: Path, settings: IndexSection) -> None:
             writer.commit()
         finally:
             writer.close()
-    Quantisation(step).to_file(folder / _STEP)
+    np.save(folder / _STEP, step)
 
 
 def open_ranker(folder: Path, postings: ExactIndex, settings: IndexSection) -> Rank:
     """The index that :func:`build` left in ``folder``."""
-    step = Quantisation.from_file(folder / _STEP, REBUILD).step
-    if step <= 0:
+    step = float(read_array(folder / _STEP, "float64", REBUILD, ()))
+    if not step > 0:
         raise DataError(f"{folder / _STEP} is damaged: its step is {step!r}. {REBUILD}")
     with java_errors(f"{folder}: the index is damaged", REBUILD):
         directory = java_class("org.apache.lucene.store.FSDirectory").open(_path(folder / "index"))

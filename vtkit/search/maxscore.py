@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from vtkit.search.exact import ExactIndex
 from vtkit.search.measures.cost import QueryCost
-from vtkit.search.posting_lists import compiled
+from vtkit.search.posting_lists import cached_njit
 
 DEPTH = 10  # results per query
 
@@ -69,7 +69,7 @@ def _deciles(values: npt.NDArray[Any]) -> tuple[float, ...]:
     return tuple(np.quantile(values, DECILES).tolist()) if len(values) else ()
 
 
-@compiled()
+@cached_njit()
 def _count(
     starts: Any, documents: Any, weights: Any, maxima: Any,
     query_starts: Any, query_terms: Any, query_weights: Any, end: Any, depth: int, counts: Any,

@@ -39,7 +39,7 @@ class Lists(NamedTuple):
     entries: npt.NDArray[np.int32]  # (postings,)
 
 
-def compiled(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def cached_njit(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """numba.njit; the machine code is kept on disk if a cache folder is writable."""
 
     def compile_it(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,13 +51,13 @@ def compiled(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., An
     return compile_it
 
 
-@compiled()
+@cached_njit()
 def step_of(largest: Any) -> Any:
     """The weight of code 1 in a list: a power of two, so that fifteen bits of its largest weight are kept."""
     return np.float32(math.ldexp(1.0, max(math.frexp(largest)[1] - 15, -126)))
 
 
-@compiled()
+@cached_njit()
 def fill_lists(starts: Any, sizes: Any, documents: Any, weights: Any, entries: Any, largest: Any) -> None:
     """Fill ``entries``, (postings,), and ``largest``, (lists,); no code is 0."""
     for one in range(len(largest)):
@@ -74,7 +74,7 @@ def fill_lists(starts: Any, sizes: Any, documents: Any, weights: Any, entries: A
         largest[one] = most * step
 
 
-@compiled()
+@cached_njit()
 def weights_of(sizes: Any, largest: Any, entries: Any) -> Any:
     """The weights of consecutive lists, (postings,)."""
     weights, at = np.empty(len(entries), np.float32), 0
@@ -84,7 +84,7 @@ def weights_of(sizes: Any, largest: Any, entries: Any) -> Any:
     return weights
 
 
-@compiled()
+@cached_njit()
 def _least_for_its_cost(bounds: Any, costs: Any, most: Any, left_out: Any) -> Any:
     """Mark terms to be ``left_out`` that together add ``most`` to a document; returns their places in the query, those
     that can add least first, what each of them and those before it can add, and the number of their postings."""
@@ -116,7 +116,7 @@ def _prefetch(typing: Any, array: Any, place: Any) -> Any:
     return types.void(array, types.intp), generated
 
 
-@compiled()
+@cached_njit()
 def _add_lists(lists: Lists, of_terms: Any, query: Any, left_out: Any, sums: Any, maxima: Any) -> None:
     """The sums of a block's documents, in the order of the query, and the largest of every :data:`GROUP`."""
     sums[:] = 0
@@ -140,7 +140,7 @@ def _add_lists(lists: Lists, of_terms: Any, query: Any, left_out: Any, sums: Any
         maxima[group] = largest
 
 
-@compiled()
+@cached_njit()
 def _product(lists: Lists, one: int, factor: Any, number: int) -> Any:
     """The part of a list in the score of a document of its block. The list is searched from where the document would be
     if it were even, in steps that double and then halve, which miss the cache once or twice."""
@@ -163,7 +163,7 @@ def _product(lists: Lists, one: int, factor: Any, number: int) -> Any:
     return factor * step_of(lists.largest[one]) * np.float32(lists.entries[place] >> 16)
 
 
-@compiled()
+@cached_njit()
 def _answer(
     lists: Lists, share: float, document_count: int, passing: Any, terms: Any, query: Any, ids: Any, scores: Any,
     sums: Any, maxima: Any,
@@ -235,7 +235,7 @@ def _answer(
             scores[rank], ids[rank] = best[depth - 1 - rank][0], -best[depth - 1 - rank][1]
 
 
-@compiled(nogil=True)
+@cached_njit(nogil=True)
 def search_lists(
     lists: Lists, share: float, document_count: int, passing: Any,
     query_starts: Any, query_terms: Any, query_weights: Any,

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.encoder.documents import ROWS_AT_ONCE, held_tokens, row_blocks
 from vtkit.encoder.model_folder import loaded_files
-from vtkit.search.bm25 import Counted, TermCounts
+from vtkit.search.bm25 import Counted, read_counts
 from vtkit.search.index_info import REBUILD, RECORD, Kind, LexicalRecord
 from vtkit.search.passages import PASSAGES, Passages
 from vtkit.search.stored_vectors import VECTORS, read_vectors, write_vectors
@@ -164,11 +164,12 @@ def living_vectors(home: Path, manifest: Manifest, part: str = VECTORS) -> Itera
 
 def living_counts(home: Path, manifest: Manifest) -> Counted:
     """The counts of BM25's terms in the rows of all living documents, in blocks of the same rows as the vectors."""
-    parts = [TermCounts.load(home / SEGMENTS / segment.name / TERM_COUNTS) for segment in manifest.segments]
-    living = [
-        partial(_living, home, segment, part.counts) for segment, part in zip(manifest.segments, parts, strict=True)
-    ]
-    return Counted.of([part.terms for part in parts], living)
+    terms, living = [], []
+    for segment in manifest.segments:
+        of_segment, counts = read_counts(home / SEGMENTS / segment.name / TERM_COUNTS)
+        terms.append(of_segment)
+        living.append(partial(_living, home, segment, counts))
+    return Counted.of(terms, living)
 
 
 def living_passages(home: Path, manifest: Manifest) -> Passages | None:

@@ -19,7 +19,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import index_in_memory
 from vtkit.search.index_info import Ids, Scores
-from vtkit.search.sharded_encoding import kept_vectors
+from vtkit.search.sharded_encoding import EncodeTexts, kept_vectors
 from vtkit.settings.finetune import BM25, ENCODER, FinetuneSection, MiningSection
 from vtkit.system.errors import DataError
 from vtkit.system.outputs import kept_array
@@ -192,7 +192,8 @@ def model_ranking(model: SparseEncoder | str, ranked: Ranked, file: Path, settin
                 f"{setting} = {model} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, "
                 "and a dense or sparse encoder here."
             )
-        weights = kept_vectors(searching.encoder, documents, lengths[1], vectors, precision, said)
+        work = EncodeTexts(searching.encoder, side="document", max_length=lengths[1], precision=precision)
+        weights = kept_vectors(work, documents, said, vectors)
         terms = encode_side(searching.encoder, queries, "query", lengths[0], precision=precision)
         return ranked.clear(*index_in_memory(weights).search(terms, ranked.depth))
 

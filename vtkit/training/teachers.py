@@ -25,7 +25,7 @@ from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, mod
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.search.bm25 import Bm25
-from vtkit.search.sharded_encoding import kept_vectors
+from vtkit.search.sharded_encoding import EncodeTexts, kept_vectors
 from vtkit.system import console
 from vtkit.system.distributed import alone, is_main
 from vtkit.system.errors import DataError
@@ -94,8 +94,9 @@ class SparseTeacher:
 
     def reading(self, steps: Sequence[Asked], folder: Path | None = None) -> Read:
         """The vectors of all documents of ``steps``, in ``folder`` or in memory."""
-        encoder, length, precision = self.encoder, self.max_length, fastest_precision()
-        return Read.of(steps, lambda texts: kept_vectors(encoder, texts, length, folder, precision, READING))
+        precision = fastest_precision()
+        work = EncodeTexts(self.encoder, side="document", max_length=self.max_length, precision=precision)
+        return Read.of(steps, lambda texts: kept_vectors(work, texts, READING, folder))
 
     def scores(self, steps: Sequence[Asked]) -> np.ndarray:
         """Float32 (steps, queries, documents)."""

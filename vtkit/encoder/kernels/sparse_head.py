@@ -152,7 +152,6 @@ def term_weights(
     mask: Tensor,
     weight: Tensor,
     bias: Tensor,
-    pooling: str = "max",
     activation: str = "relu",
     screen: Screen | CalibratedScreen | None = None,
     sparse: bool = False,
@@ -160,20 +159,23 @@ def term_weights(
     """SPLADE's representation of each text: w_j = max_i log(1 + ReLU(h_i . w_j + b_j)), (batch, vocabulary).
 
     Formal et al. (2021, arXiv:2109.10086). With ``activation="log1p_relu"`` a second log(1 + .) follows (Shen et al.,
-    arXiv:2504.14839); with ``pooling="sum"`` the positions are summed (SPLADE v1) and the blocks are computed again in
-    the backward pass. Values and gradients equal the dense computation's up to the order of summation.
+    arXiv:2504.14839). Values and gradients equal the dense computation's up to the order of summation.
 
     Args:
         hidden: what the decoder projects, (batch, length, width).
         mask: 1 for tokens and 0 for padding, (batch, length).
         weight, bias: of the decoder, (vocabulary, width) and (vocabulary,).
         screen: of ``weight`` and ``bias``; only the terms that it finds possible are computed in the weight's own
-            precision ("max" only).
-        sparse: whether the gradient by ``weight`` may be a sparse tensor of the rows that have one ("max" only).
+            precision.
+        sparse: whether the gradient by ``weight`` may be a sparse tensor of the rows that have one.
     """
-    if pooling == "max":
-        pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen, sparse)  # type: ignore[no-untyped-call]
-        return _saturate(pooled, activation)
+    pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen, sparse)  # type: ignore[no-untyped-call]
+    return _saturate(pooled, activation)
+
+
+def summed_weights(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, activation: str = "relu") -> Tensor:
+    """:func:`term_weights` summed over the positions in place of their maximum (SPLADE v1); the blocks are computed
+    again in the backward pass."""
     block = max(64, BLOCK_BYTES // (hidden.shape[0] * hidden.shape[1] * hidden.element_size()))
     blocks = [(weight[start : start + block], bias[start : start + block]) for start in range(0, len(weight), block)]
     if hidden.is_cuda or torch.is_grad_enabled() or not hidden.isfinite().all():
@@ -254,15 +256,11 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         rows = (weight, bias) if read == len(bias) else (weight[:read], bias[:read])
         # Autocast serves the transformer; the head is computed in its weight's own precision.
         with torch.autocast(weight.device.type, enabled=False):
-            weights = term_weights(
-                features["token_embeddings"].to(weight.dtype),
-                features["attention_mask"],
-                *rows,
-                self.pooling_strategy,
-                self.activation_function,
-                self.screen(rows[1]),
-                sparse=True,
-            )
+            given = features["token_embeddings"].to(weight.dtype), features["attention_mask"], *rows
+            if self.pooling_strategy == "max":
+                weights = term_weights(*given, self.activation_function, self.screen(rows[1]), sparse=True)
+            else:
+                weights = summed_weights(*given, self.activation_function)
         features["sentence_embedding"] = nn.functional.pad(weights, (0, len(bias) - read))
         return features
 

@@ -74,8 +74,8 @@ def vector_gates(
 
 def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
     """Check that some logits are positive, and not nearly all; ``broken`` is the finding otherwise."""
-    seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
-    if rates.pooled == 0.0 or rates.token > DENSE:
+    seen = f"{rates['token']:.2%} of (position, token) logits and {rates['pooled']:.2%} of dimensions are positive"
+    if rates["pooled"] == 0.0 or rates["token"] > DENSE:
         advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
         return broken, seen, advice
     return "pass", seen, ""

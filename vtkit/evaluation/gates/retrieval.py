@@ -1,15 +1,17 @@
 """Whether a transfer, or training without judgements, has kept an encoder's retrieval, by snippets of the corpus
 (:class:`vtkit.data.synthetic_queries.SnippetPairs`). No judgement is needed, and no query of a collection is read."""
 
+from dataclasses import replace
+
 import numpy as np
 from sentence_transformers import SparseEncoder
 
 from vtkit.data.synthetic_queries import SnippetPairs
-from vtkit.encoder.documents import Dimensions, as_indexed
+from vtkit.encoder.documents import as_indexed
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.gates.result import Seen
 from vtkit.search.measures.significance import CHANCE, paired_randomization
-from vtkit.search.sharded_encoding import kept_vectors
+from vtkit.search.sharded_encoding import EncodeTexts, kept_vectors
 from vtkit.settings.index import IndexSection
 from vtkit.system.runtime import fastest_precision
 
@@ -18,8 +20,8 @@ def reciprocal_ranks(encoder: SparseEncoder, pairs: SnippetPairs, max_length: in
     """Reciprocal rank of each snippet's own document, (pairs,), documents as an index has them by default. Half of the
     documents with the same score stand before it."""
     precision, index, said = fastest_precision(), IndexSection(), "encoding snippets"
-    mass = Dimensions.of(encoder).mass(index)
-    documents = kept_vectors(encoder, pairs.documents, max_length, None, precision, said, mass=mass)
+    work = replace(EncodeTexts.of(encoder, index), max_length=max_length, precision=precision)
+    documents = kept_vectors(work, pairs.documents, said)
     queries = encode_side(encoder, pairs.queries, "query", max_length, precision=precision, description=said)
     scores = (queries @ as_indexed(encoder, documents, pairs.documents, index).T).toarray()
     own = scores.diagonal()[:, None]

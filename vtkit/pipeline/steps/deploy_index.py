@@ -53,7 +53,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=21,
+    version=22,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", "recipe.language", "index.bm25_analyser", "index.passages"),
     corpora=SETS,
     function=deploy_index,

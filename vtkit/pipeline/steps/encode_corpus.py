@@ -1,7 +1,7 @@
 """Stage ``encode``: the documents of every evaluation set as sparse vectors on disk."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vtkit.pipeline.stage import Stage, View
@@ -36,7 +36,6 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     ``inputs["expansions"]`` it reads expanded documents.
     """
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.documents import Dimensions
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
@@ -61,19 +60,18 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         if cut:
             what = "documents" if passages is None else "passages"
             console.say(f"  {cut:.0%} of the {what} of {folder} are cut at {length} tokens (index.document_length)")
-        most, mass = recipe.index.candidate_dimensions, Dimensions.of(encoder).mass(recipe.index)
-        work = EncodeTexts(encoder, "document", length, most, mass, recipe.index.precision)
-        encoded = encode_to_disk(
+        work = replace(EncodeTexts.of(encoder, recipe.index), max_length=length)
+        done, removed = encode_to_disk(
             work, texts, out / folder / VECTORS, out / CHECKPOINTS / folder,
             made_from={},  # the names of both folders say it
-            description=f"encoding the documents of {folder}", total=len(texts),
+            description=f"encoding the documents of {folder}",
         )  # fmt: skip
-        if encoded.taken_over:
-            console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
-        encoded.removed.say(folder)
+        if taken_over := sum(shard.taken_over for shard in done):
+            console.say(f"  {folder}: {taken_over} parts had been encoded before")
+        removed.say(folder)
         if passages is not None:
             console.say(f"  {folder}: {len(passages):,} passages of {len(collection.documents):,} documents")
-        write_encoding(out / folder, work, encoded, collection.documents, passages, model=None)
+        write_encoding(out / folder, work, removed, collection.documents, passages, texts=len(texts), model=None)
         sets[folder] = EncodedSet(cut, None if passages is None else len(passages))
     return EncodeResult(sets, query_encoder_of(encoder))
 

@@ -48,4 +48,4 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     return IndexResult(sets)
 
 
-INDEX = Stage("index", version=16, reads=WEIGHTING, corpora={"evaluate.sets": evaluation_sets}, function=index_corpus)
+INDEX = Stage("index", version=17, reads=WEIGHTING, corpora={"evaluate.sets": evaluation_sets}, function=index_corpus)

@@ -66,22 +66,6 @@ class QueryCost(Result):
 
 
 @dataclass(frozen=True)
-class Histogram(Result):
-    """``counts`` between ``edges``, of which there is one more."""
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class DocumentFrequencies(Result):
-    """Share of the documents in which a dimension is active, over those active anywhere; 0 for none."""
-
-    largest: float
-    median: float
-
-
-@dataclass(frozen=True)
 class Sparsity(Result):
     """Use of the dimensions in one index."""
 
@@ -89,8 +73,12 @@ class Sparsity(Result):
     """Share of the dimensions that no document activates. Special tokens, padding and masked dimensions do not count:
     they never can be active."""
 
-    documents_histogram: Histogram | None = None  # documents by their active dimensions
-    document_frequencies: DocumentFrequencies | None = None
+    size_edges: tuple[float, ...] = ()  # of a histogram of the documents by their active dimensions
+    size_counts: tuple[int, ...] = ()  # documents between each two of the edges
+    largest_share: float | None = None
+    """Share of the documents in which the most used dimension is active; 0 if none is active anywhere."""
+
+    median_share: float | None = None  # the same of the middle one of the dimensions that are active anywhere
     left_out: float = 0.0  # share of the documents' weights that pruning removed, and so of the index it saved
 
 

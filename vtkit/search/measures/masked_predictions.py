@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,10 @@ class Predictions(Result):
     tokens alone count, each predicted from all that is not masked."""
 
 
+GroupedPredictions = Mapping[Literal["all", "overlapping", "new"], Predictions | None]
+"""Predictions of all masked tokens, of those whose rows came unchanged from the source, and of the others."""
+
+
 @dataclass(frozen=True)
 class HeldOutPredictions(Result):
     """Before and after a training, on texts that it does not see; None for groups without tokens."""
@@ -29,15 +35,6 @@ class HeldOutPredictions(Result):
     texts: int
     before: GroupedPredictions
     after: GroupedPredictions
-
-
-@dataclass(frozen=True)
-class GroupedPredictions(Result):
-    """Predictions of all masked tokens, of those whose rows came unchanged from the source, and of the others."""
-
-    all: Predictions
-    overlapping: Predictions | None
-    new: Predictions | None
 
 
 def grouped_predictions(
@@ -59,4 +56,4 @@ def grouped_predictions(
         return Predictions(int(group.sum()), float(right[group].mean()), bits / max(1, int(sizes[group].sum())))
 
     every = of(np.ones(len(right), dtype=bool))
-    return None if every is None else GroupedPredictions(every, of(~new), of(new))
+    return None if every is None else {"all": every, "overlapping": of(~new), "new": of(new)}
