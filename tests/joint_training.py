@@ -1,9 +1,8 @@
-"""Every training loop on tiny models without dropout, in float32: ``torchrun … joint_training.py FOLDER`` trains in
-several processes, and the main one keeps the weights and curves in FOLDER."""
+"""Every training loop on tiny models without dropout, in float32, in one process or in several, of which the main one
+keeps the weights and curves."""
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
@@ -153,17 +152,18 @@ def trained(name: str, ours: SparseEncoder, folder: Path) -> tuple[dict[str, Ten
     return {key: value.detach().clone() for key, value in ours.named_parameters()}, curves
 
 
-if __name__ == "__main__":
+def keep(folder: str) -> None:
+    """Every training, in each of the processes that were started together."""
     torch.set_num_threads(1)
-    begun = {name: start(name, Path(sys.argv[1]) / str(os.getpid())) for name in TRAININGS}
+    begun = {name: start(name, Path(folder) / str(os.getpid())) for name in TRAININGS}
     for name, ours in begun.items():
         if name == "spans and pairs":  # begun before, and gone on with from its checkpoint
             sparse_trainer.Progress = interrupted_at(5)  # type: ignore[misc]
             with suppress(KeyboardInterrupt):
-                trained(name, deepcopy(ours), Path(sys.argv[1]))
+                trained(name, deepcopy(ours), Path(folder))
             sparse_trainer.Progress = resuming.Progress  # type: ignore[misc]
-            assert resuming.last_complete_checkpoint(Path(sys.argv[1]) / name)
-        parameters, curves = trained(name, ours, Path(sys.argv[1]))
+            assert resuming.last_complete_checkpoint(Path(folder) / name)
+        parameters, curves = trained(name, ours, Path(folder))
         if distributed.is_main():
-            save_file(parameters, Path(sys.argv[1]) / f"{name}.safetensors", {"curves": json.dumps(curves)})
+            save_file(parameters, Path(folder) / f"{name}.safetensors", {"curves": json.dumps(curves)})
     distributed.leave()

@@ -327,6 +327,9 @@ def command_line(process: str) -> bytes:
         return b""
 
 
+SOON = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
+"""What Ray does not find again for so long it takes to be dead; a minute is the default."""
+
 COMMAND = """
 import os
 from pathlib import Path
@@ -366,7 +369,7 @@ def test_after_a_kill_the_same_command_ends_in_the_same_bytes_and_repeats_no_par
         assert asked(folder) == once + Counter([(folder / "marks" / ".killed").read_text()])
     else:
         path = os.pathsep.join(filter(None, sys.path))
-        environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "2"}
+        environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "2", **SOON}
         done = call(folder, ["-c", COMMAND.format(words=(executor, kind, victim))], environment)
         workers = (folder / "marks" / ".workers").read_text().splitlines()
         assert len(workers) >= 2, done.stderr

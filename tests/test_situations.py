@@ -1,9 +1,11 @@
 """``vtkit recipe new`` in each situation: its recipe passes the check and is planned; one runs to its report."""
 
 import gzip
+import json
 import os
 import re
 import shlex
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -35,10 +37,16 @@ MADE = {
 
 @pytest.fixture(scope="module")
 def beginnings(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shared data with the first entries of dictionaries, of which some have a hundred thousand."""
+    """The shared data with the first entries of dictionaries, of which some have a hundred thousand, and the first
+    layers of the encoder."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "data" / "parallel").mkdir(parents=True)
-    for name in ("models", "vocab", *(f"data/{path.name}" for path in (shared / "data").iterdir())):
+    sparse = folder / "models" / "minilm-splade-en"
+    shutil.copytree(shared / "models" / "minilm-splade-en", sparse, copy_function=os.symlink)
+    layers = json.loads((sparse / "config.json").read_text("utf-8")) | {"num_hidden_layers": 2}
+    (sparse / "config.json").unlink()
+    (sparse / "config.json").write_text(json.dumps(layers), "utf-8")
+    for name in ("models/all-MiniLM-L6-v2", "vocab", *(f"data/{path.name}" for path in (shared / "data").iterdir())):
         if name != "data/parallel":
             (folder / name).symlink_to((shared / name).absolute())
     for name in {name for situation in SITUATIONS.values() for name in situation.parallel}:
