@@ -7,6 +7,7 @@ while it imports is tested where it is the subject (``test_interrupt.py``, ``tes
 
 import multiprocessing
 import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typer.testing import Result
@@ -139,3 +140,23 @@ def _run(folder: Path, arguments: list[str], environment: dict[str, str], output
     from vtkit.__main__ import main
 
     main()
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "VTKIT_DOWNLOAD"}
+    return {**kept, "PYTHONPATH": str(Path(__file__).parents[1]), "COLUMNS": "100", **more}
+
+
+def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int, str]:
+    """Exit code and what was shown of a command whose input is a terminal."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "vtkit", *arguments]
+    pipes: dict[str, Any] = {"stdin": follower, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        with subprocess.Popen(command, cwd=folder, env=environment(), encoding="utf-8", **pipes) as process:
+            os.write(leader, os.fsencode(answers))
+            _, shown = process.communicate(timeout=300)
+            return process.returncode, shown
+    finally:
+        os.close(leader)
+        os.close(follower)

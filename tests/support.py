@@ -3,10 +3,11 @@
 import gzip
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 import zstandard
 
@@ -47,3 +48,22 @@ def refused(error: type[Exception], words: str, call: Callable[..., object], *ar
 def _read(result: object) -> None:
     if isinstance(result, Iterator):
         deque(result, maxlen=0)
+
+
+def write_pdf(path: Path, pages: Sequence[str]) -> Path:
+    """A PDF with a text on each page; a picture for a page of ""."""
+    from matplotlib.backends.backend_pdf import PdfPages
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"pdf.fonttype": 42}), PdfPages(path, metadata={"Title": "Rivers"}) as pdf:
+        for text in pages:
+            figure = Figure()
+            figure.text(0.1, 0.5, text, size=8) if text else figure.figimage([[0.0, 1.0]])
+            pdf.savefig(figure)
+    return path
+
+
+def flip(path: Path, place: int, bit: int = 0) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[place] ^= 1 << bit
+    path.write_bytes(raw)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-from test_overlap import wordpiece
+from vocabularies import wordpiece
 
 from vtkit.settings.transfer import TransferSection
 from vtkit.transfer.combination import with_pieces, with_reassigned

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from fine_tuning import DATA, HELD_OUT, TRAINED_ON, section
 from sentence_transformers import SparseEncoder
-from test_finetuning import DATA, section
-from test_validation import HELD_OUT, TRAINED_ON
 from tiny import (
     add_training_queries,
     collection,

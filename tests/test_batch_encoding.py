@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from fine_tuning import DATA, section
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.losses import CachedSpladeLoss, SparseMultipleNegativesRankingLoss
-from test_finetuning import DATA, section
 from tiny import ARCHITECTURES, encoder, texts, weights
 from torch import Tensor, nn
 

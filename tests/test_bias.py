@@ -8,8 +8,7 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_overlap import wordpiece
-from test_transfer_methods import with_masked
+from vocabularies import with_masked, wordpiece
 
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.families import mlm_head

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from test_unicoil import unicoil
+from tiny import unicoil
 from typer.testing import Result
 
 import vtkit

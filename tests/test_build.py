@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tiny
 from command_line import invoke
-from test_document_files import write_pdf
+from support import write_pdf
 
 import vtkit
 from vtkit import Document

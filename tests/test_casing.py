@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from support import refused
-from test_overlap import XLM_ROLES, byte_level, sentencepiece, wordpiece
-from tiny import TOKENS, encoder, model, texts, tokenizer
+from tiny import CASED, encoder, model, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from vocabularies import XLM_ROLES, byte_level, sentencepiece, wordpiece
 
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
@@ -220,9 +220,6 @@ def test_the_command_says_what_does_not_go_together(arguments: list[str], messag
 
 # Masked and folded dimensions: by hand, against a plain loop, and through models saved and loaded without vtkit.
 
-
-CASED = (*TOKENS[:40], "River", "RIVER", "Oslo", *TOKENS[43:])
-"""The tokens of the tests, three of them in upper case; "river" is one of the others, "oslo" is none."""
 
 TEXTS = [*texts(8, seed=5), "River river RIVER", "Oslo", "a A"]
 

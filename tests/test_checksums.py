@@ -12,6 +12,7 @@ import tiny
 from command_line import invoke, succeeds
 from hypothesis import given
 from hypothesis import strategies as st
+from support import flip
 
 import vtkit
 from vtkit.search.engine import open_index
@@ -33,12 +34,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "elsewhere").write_text("tokenizer")
     write_record(whole / "run.json", {"length": 64}, [*files_of(whole), tmp_path / "elsewhere"])
     return whole
-
-
-def flip(path: Path, place: int, bit: int = 0) -> None:
-    raw = bytearray(path.read_bytes())
-    raw[place] ^= 1 << bit
-    path.write_bytes(raw)
 
 
 def test_a_whole_folder_is_believed_and_its_entries_are_returned(folder: Path) -> None:

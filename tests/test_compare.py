@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tiny
 from command_line import invoke
-from test_report import cut_off, shown_by_a_browser
+from pages import cut_off, shown_by_a_browser
 
 from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run

@@ -10,9 +10,10 @@ import pytest
 from command_line import succeeds
 from hypothesis import given
 from hypothesis import strategies as st
-from test_overlap import ROLES, byte_level, wordpiece
+from tiny import ROLES
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
+from vocabularies import byte_level, wordpiece
 
 from vtkit.report.plots import stacked_bars, svg
 from vtkit.report.vocabulary_page import sections

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
-from test_expansion import byte_level
 from tiny import ROLES, TOKENS, WORDS, collection, encoder, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from vocabularies import merging_bytes
 
 from vtkit.encoder.asymmetric import with_sides
 from vtkit.encoder.masked import mask_dimensions
@@ -168,7 +168,7 @@ def test_pieces_marks_special_tokens_and_stop_words_are_not_added() -> None:
     assert not listed_stop_words(made, "ko").any()
 
 
-BPE = byte_level(
+BPE = merging_bytes(
     *(("r", "i"), ("v", "e"), ("ve", "r"), ("Ġ", "ri"), ("ri", "ver"), ("Ġri", "ver"), ("Ġ", "o")), lowercase=False
 )
 

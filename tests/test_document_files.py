@@ -13,12 +13,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import refused
+from support import refused, write_pdf
 
 from vtkit.data import documents as stored
 from vtkit.data.document_files import read_corpus, read_document_file, read_query_file, write_documents
@@ -41,19 +40,6 @@ READ = [
     Document("a1", "Han River", 'It "flows",\nthrough Seoul', {"url": "https://a/1", "year": "2019"}),
     Document("a2", "", "Busan; a port", {"year": "2021"}),
 ]
-
-
-def write_pdf(path: Path, pages: Sequence[str]) -> Path:
-    """A PDF with a text on each page; a picture for a page of ""."""
-    from matplotlib.backends.backend_pdf import PdfPages
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"pdf.fonttype": 42}), PdfPages(path, metadata={"Title": "Rivers"}) as pdf:
-        for text in pages:
-            figure = Figure()
-            figure.text(0.1, 0.5, text, size=8) if text else figure.figimage([[0.0, 1.0]])
-            pdf.savefig(figure)
-    return path
 
 
 def write_docx(path: Path, paragraphs: Sequence[str], title: str = "") -> Path:

@@ -11,18 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import layouts
 import numpy as np
 import pytest
-import test_fragmentation
 import torch
 from command_line import python
+from families import FAMILIES, LONGER, OUTPUT, UNTIED, moved, source_of
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-from test_casing import CASED
-from test_families import FAMILIES, UNTIED, source_of
-from test_head_only import LONGER, OUTPUT, moved
-from tiny import TOKENS, collection, encoder, shuffled, texts, tokenizer
+from tiny import CASED, TOKENS, collection, encoder, shuffled, texts, tokenizer
 from transformers import (
     AutoModelForMaskedLM,
     BertTokenizer,
@@ -152,7 +150,7 @@ MODELS: dict[str, Callable[[Path], SparseEncoder]] = {
 
 def of_roberta() -> PreTrainedTokenizerFast:
     specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    letters = test_fragmentation.tokenizer("byte-level").backend_tokenizer.get_vocab()
+    letters = layouts.tokenizer("byte-level").backend_tokenizer.get_vocab()
     tokens = [*specials, *sorted(token for token in letters if len(token) == 1), "Ġo", "ak"]
     return RobertaTokenizer({token: n for n, token in enumerate(tokens)}, [("Ġ", "o"), ("a", "k")])
 
@@ -167,7 +165,7 @@ def from_the_left() -> PreTrainedTokenizerFast:
 
 
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
-    **{kind: lambda kind=kind: test_fragmentation.tokenizer(kind) for kind in test_fragmentation.KINDS},
+    **{kind: lambda kind=kind: layouts.tokenizer(kind) for kind in layouts.KINDS},
     "BertTokenizer": lambda: BertTokenizer({token: n for n, token in enumerate(TOKENS)}, do_lower_case=True),
     "BertTokenizer, cased": lambda: BertTokenizer({token: n for n, token in enumerate(CASED)}, do_lower_case=False),
     "RobertaTokenizer": of_roberta,

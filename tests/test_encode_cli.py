@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import invoke, succeeds
-from test_checksums import flip
+from support import flip
 from tiny import collection, encoder, write_collection
 
 import vtkit

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from imports import MODULES, imports_in, module_name
 from opensearch_server import opensearch_server, running
-from test_import_floors import MODULES, imports_in, module_name
 
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.folder import open_run

@@ -16,8 +16,9 @@ from command_line import invoke, succeeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import LETTERS, ROLES
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from vocabularies import expansion, merging_bytes, wordpiece_of_letters
 
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult, build_vocabulary
 from vtkit.recipe.load import load_recipe
@@ -28,30 +29,6 @@ from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
 from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, Expansion, expand_vocabulary
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE
-
-
-def section(**given: Any) -> ExpandedVocabulary:
-    return ExpandedVocabulary.model_validate(
-        {"kind": "expanded", "tokenizer": "the base", "corpus": ("text",), "increment": 20, **given}
-    )
-
-
-def wordpiece(*words: str, lowercase: bool = True) -> PreTrainedTokenizerFast:
-    listed = dict.fromkeys([*ROLES.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *words])
-    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece()
-    return wrap(backend, ROLES, "of the test")
-
-
-def byte_level(*merges: tuple[str, str], lowercase: bool = True) -> PreTrainedTokenizerFast:
-    listed = dict.fromkeys([*ROLES.values(), *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
-    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(listed)}, list(merges)))
-    backend.normalizer = normalizers.Lowercase() if lowercase else None
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return wrap(backend, ROLES, "of the test")
 
 
 def first_tokens(shared: Path, size: int) -> PreTrainedTokenizerFast:
@@ -203,38 +180,40 @@ TEXTS = st.lists(st.lists(WORDS, max_size=8).map("  ".join), min_size=1, max_siz
 
 
 @pytest.mark.parametrize(
-    "base", [wordpiece("ab", "##bc", "."), byte_level(("a", "b"), ("Ġ", "a"), ("ab", "c"))], ids=["wordpiece", "bpe"]
+    "base",
+    [wordpiece_of_letters("ab", "##bc", "."), merging_bytes(("a", "b"), ("Ġ", "a"), ("ab", "c"))],
+    ids=["wordpiece", "bpe"],
 )
 @given(TEXTS, st.integers(1, 6), st.sampled_from(RULES))
 @settings(max_examples=40)
 def test_a_vocabulary_grows_as_in_the_algorithm(
     base: PreTrainedTokenizerFast, texts: list[str], increment: int, rule: tuple[str, float | None]
 ) -> None:
-    compare(base, [*texts, "a word"] * 2, section(increment=increment, stop=rule[0], epsilon=rule[1]))
+    compare(base, [*texts, "a word"] * 2, expansion(increment=increment, stop=rule[0], epsilon=rule[1]))
 
 
 def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path) -> None:
     found = compare(
-        first_tokens(shared, 2200), real_texts(shared, 200), section(increment=150, size=2200 + 5 * 150 - 50)
+        first_tokens(shared, 2200), real_texts(shared, 200), expansion(increment=150, size=2200 + 5 * 150 - 50)
     )
     assert found.stats.stopped == "size"
     assert [step.added for step in found.stats.curve] == [0, 150, 300, 450, 600, 700]
     gpt2 = load_tokenizer(str(shared / "vocab" / "gpt2")).backend_tokenizer
     merges = [(left, right) for left, right in json.loads(gpt2.to_str())["model"]["merges"][:1000]]
-    bpe = byte_level(*merges, lowercase=False)
-    found = compare(bpe, real_texts(shared, 150), section(increment=250, size=1261 + 900))
+    bpe = merging_bytes(*merges, lowercase=False)
+    found = compare(bpe, real_texts(shared, 150), expansion(increment=250, size=1261 + 900))
     assert [step.added for step in found.stats.curve] == [0, 250, 500, 750, 900]
 
 
 def test_more_increments_than_the_first_training_holds_are_the_same_too() -> None:
-    found = compare(wordpiece(), made_up_texts(), section(increment=6))
+    found = compare(wordpiece_of_letters(), made_up_texts(), expansion(increment=6))
     assert len(found.stats.curve) > 20
     assert found.stats.stopped == "exhausted"
 
 
 def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
     texts = ["Apoptosis, apoptosis 1234 !!!"] * 5 + ["kinase kinase-1234 apoptosis"] * 3 + ["cat"] * 9
-    found = expand_vocabulary(wordpiece("cat", ",", "!"), texts, section(increment=3))
+    found = expand_vocabulary(wordpiece_of_letters("cat", ",", "!"), texts, expansion(increment=3))
     assert found.added[:2] == ("apoptosis", "kinase")
     assert not any(re.fullmatch(r"(##)?[\d!-]+", token) for token in found.added)
     cut = found.tokenizer.tokenize
@@ -246,10 +225,10 @@ def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
     assert found.stats.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
 
 
-@pytest.mark.parametrize("base", [wordpiece("cat"), byte_level(("c", "a"))])
+@pytest.mark.parametrize("base", [wordpiece_of_letters("cat"), merging_bytes(("c", "a"))])
 def test_all_of_the_base_stays_and_the_new_tokens_follow(base: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     texts = made_up_texts()
-    found = expand_vocabulary(base, texts, section())
+    found = expand_vocabulary(base, texts, expansion())
     assert tokens(found.tokenizer) == [*tokens(base), *found.added]
     assert special_roles(found.tokenizer) == special_roles(base)
     before, after = (json.loads(t.backend_tokenizer.to_str()) for t in (base, found.tokenizer))
@@ -269,7 +248,7 @@ def test_all_of_the_base_stays_and_the_new_tokens_follow(base: PreTrainedTokeniz
 def test_modernbert_keeps_the_ids_of_its_added_tokens(shared: Path, tmp_path: Path) -> None:
     base = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
     texts = [text.lower() for text in real_texts(shared, 150)] + ["two  spaces   and [unused0] [MASK] in it"] * 2
-    found = expand_vocabulary(base, texts, section(increment=400, size=len(base) + 200))
+    found = expand_vocabulary(base, texts, expansion(increment=400, size=len(base) + 200))
     found.tokenizer.save_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     assert tokens(again)[: len(base)] == tokens(base)
@@ -292,7 +271,7 @@ def test_special_tokens_that_a_normalizer_reaches_keep_their_ids_and_no_token_co
 ) -> None:
     """The padding token of the uncased BERT is normalized, so that the library itself calls it [pad]."""
     base = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    found = expand_vocabulary(base, real_texts(shared, 300), section(size=len(base) + 50, increment=50)).tokenizer
+    found = expand_vocabulary(base, real_texts(shared, 300), expansion(size=len(base) + 50, increment=50)).tokenizer
     assert len(found) == len(base) + 50
     assert found.all_special_ids == base.all_special_ids
     assert found(["a b", "a"], padding=True)["input_ids"][1][-1] == base.pad_token_id
@@ -300,13 +279,13 @@ def test_special_tokens_that_a_normalizer_reaches_keep_their_ids_and_no_token_co
 
 def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["Kinase KINASE kinase DNA"] * 4
-    base = wordpiece("DNA", *"DNAKISE", *(f"##{letter}" for letter in "DNAKISE"), lowercase=False)
-    kept = expand_vocabulary(base, texts, section(increment=2))
+    base = wordpiece_of_letters("DNA", *"DNAKISE", *(f"##{letter}" for letter in "DNAKISE"), lowercase=False)
+    kept = expand_vocabulary(base, texts, expansion(increment=2))
     assert "keeps upper case" in capsys.readouterr().err
     assert kept.added == ("kinase", "dna")
     assert kept.stats.unused == 1  # no text has dna in lower case
     assert kept.tokenizer.tokenize("Kinase kinase DNA") != ["kinase", "kinase", "DNA"]
-    folded = expand_vocabulary(base, texts, section(increment=2), CasingSection(input="lowercase"))
+    folded = expand_vocabulary(base, texts, expansion(increment=2), CasingSection(input="lowercase"))
     assert capsys.readouterr().err == ""
     assert folded.tokenizer.tokenize("Kinase KINASE DNA") == ["kinase", "kinase", "dna"]
     assert folded.stats.unused == 0
@@ -331,7 +310,7 @@ def characters() -> PreTrainedTokenizerFast:
 
 
 def joined() -> PreTrainedTokenizerFast:
-    base = wordpiece(" ")
+    base = wordpiece_of_letters(" ")
     base.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(".", "isolated")
     return base
 
@@ -341,15 +320,15 @@ def test_what_cannot_be_expanded_is_refused() -> None:
         (unigram(), ["a text"], {}, "Unigram"),
         (characters(), ["a text"], {}, "BPE of characters"),
         (joined(), ["a text"] * 3, {}, "reach across white space"),
-        (wordpiece(), ["a text"], {"size": 57}, "size = 57 .* has 57 already"),
-        (wordpiece(), [], {}, "no words"),
-        (wordpiece(), ["", "  "], {}, "no words"),
-        (wordpiece("text", "this", "is"), ["this is text 1234 !!!"] * 3, {}, "nothing to add to the base"),
-        (wordpiece(), ["qx zj vk"], {}, "at least 2 times"),
+        (wordpiece_of_letters(), ["a text"], {"size": 57}, "size = 57 .* has 57 already"),
+        (wordpiece_of_letters(), [], {}, "no words"),
+        (wordpiece_of_letters(), ["", "  "], {}, "no words"),
+        (wordpiece_of_letters("text", "this", "is"), ["this is text 1234 !!!"] * 3, {}, "nothing to add to the base"),
+        (wordpiece_of_letters(), ["qx zj vk"], {}, "at least 2 times"),
     ]
     for base, texts, changes, message in refused:
         with pytest.raises(DataError, match=message):
-            expand_vocabulary(base, iter(texts), section(**changes))
+            expand_vocabulary(base, iter(texts), expansion(**changes))
 
 
 # The stage and the command
@@ -371,7 +350,7 @@ def test_the_stage_writes_the_tokenizer_and_says_how_it_grew(base_and_corpus: li
 
 @pytest.fixture
 def base_and_corpus(tmp_path: Path) -> list[str]:
-    wordpiece("cat").save_pretrained(tmp_path / "base")
+    wordpiece_of_letters("cat").save_pretrained(tmp_path / "base")
     (tmp_path / "corpus.txt").write_text("\n".join(made_up_texts()), encoding="utf-8")
     return [str(tmp_path / "base"), str(tmp_path / "corpus.txt")]
 
@@ -398,7 +377,7 @@ def test_the_command_prints_the_curve_and_saves(base_and_corpus: list[str], tmp_
 def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     from vtkit.report.expansion import expansion_page
 
-    stats = expand_vocabulary(wordpiece(), made_up_texts(), section()).stats
+    stats = expand_vocabulary(wordpiece_of_letters(), made_up_texts(), expansion()).stats
     page = expansion_page(stats, "<b>base", ["a&b.txt"], ["<script>x", "\u202ey"])
     assert all(text not in page for text in ("<script", "<b>base", "\u202e"))
     assert all(text in page for text in ("&lt;script&gt;x", "&lt;b&gt;base", "a&amp;b.txt"))

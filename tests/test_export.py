@@ -30,8 +30,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opensearch_server import nine_bits
 from sentence_transformers import SparseEncoder
-from test_expansion import wordpiece
 from tokenizers import Tokenizer
+from vocabularies import wordpiece_of_letters
 
 from vtkit import encode_texts, export_for, index_vectors, load_encoder
 from vtkit.data.documents import Document
@@ -664,7 +664,7 @@ def test_the_readme_says_which_analyser_cuts_the_texts(
 def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(
     plain: Path, exported: Exported, tmp_path: Path
 ) -> None:
-    made = wordpiece("a.b", *tiny.WORDS)
+    made = wordpiece_of_letters("a.b", *tiny.WORDS)
     encoder = as_sparse_encoder(tiny.model(tokens=tuple(made.get_vocab())), made, tmp_path / "work")
     save_encoder(encoder, tmp_path / "model")
     assert not (exported(plain, "elasticsearch")[0] / "model").exists()  # which Elasticsearch would cut otherwise

@@ -1,6 +1,6 @@
 """Contrastive fine-tuning: its batches, that it learns, repeats, and ends the same when it is killed on the way."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fine_tuning import DATA, judged, section
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -28,26 +29,6 @@ from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import judged_pairs, relevant_to_others, training_batches
 from vtkit.training.resuming import TrainingRun
 from vtkit.training.teachers import Asked, GivenScores
-
-DATA = collection(48, seed=4)
-
-
-def section(**changes: Any) -> FinetuneSection:
-    wanted = {"data": "unused", "steps": 23, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 10}
-    return FinetuneSection(**{**wanted, **changes})
-
-
-def judged(relevant: Sequence[Iterable[int]], documents: int) -> RetrievalSet:
-    """A collection with these relevant documents, or grades of documents, for each query."""
-    return RetrievalSet(
-        "judged",
-        [Document(f"d{n}", "", text) for n, text in enumerate(texts(documents, seed=8))],
-        [Query(f"q{n}", text) for n, text in enumerate(texts(len(relevant), seed=9, words=(1, 4)))],
-        {
-            f"q{n}": {f"d{document}": wanted[document] if isinstance(wanted, dict) else 1 for document in wanted}
-            for n, wanted in enumerate(relevant)
-        },
-    )
 
 
 def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[np.ndarray]:

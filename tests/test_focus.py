@@ -10,8 +10,7 @@ import pytest
 import torch
 from entmax import sparsemax
 from support import refused
-from test_overlap import wordpiece
-from test_semantic import write_text
+from vocabularies import wordpiece, write_vectors
 
 from vtkit.data.document_files import read_corpus
 from vtkit.settings.transfer import FocusTransfer
@@ -50,7 +49,7 @@ def target_id(token: str) -> int:
 
 
 def test_weights_are_the_sparsemax_of_cosines_to_the_shared_tokens(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "a.vec", VECTORS)
+    path = write_vectors(tmp_path / "a.vec", VECTORS)
     mixture = focus_mixture(PAIR, vectors=path)
     assert mixture.counts() == {"overlap": 9, "focus": 3, "multivariate": 1}  # there is no vector of "hut"
     anchors = ["house", "tree", "7"]  # no special token, and no "##s", which has no vector
@@ -68,7 +67,7 @@ def test_weights_are_the_sparsemax_of_cosines_to_the_shared_tokens(tmp_path: Pat
 
 
 def test_a_file_of_tokens_is_told_from_one_of_words(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "tokens.vec", {**VECTORS, "##s": [0, 1, 1]})
+    path = write_vectors(tmp_path / "tokens.vec", {**VECTORS, "##s": [0, 1, 1]})
     mixture = focus_mixture(PAIR, vectors=path)
     assert mixture.methods[target_id("##er")] == "multivariate"  # "er" is another token there
     assert mixture.methods[target_id("villa")] == "focus"
@@ -103,7 +102,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
         ({"house": [1.0, 2.0]}, "none of the new tokens"),
     ):
         with pytest.raises(DataError, match=rf"a\.vec: {said}"):
-            focus_mixture(PAIR, vectors=write_text(tmp_path / "a.vec", words))
+            focus_mixture(PAIR, vectors=write_vectors(tmp_path / "a.vec", words))
     refused(DataError, r"bias\.corpus", focus_mixture, PAIR, texts=["house villa"] * 3)
 
 
@@ -128,7 +127,7 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
     expected = deepfocus.FOCUS(
         target, source, torch.from_numpy(embeddings), match_symbols=True, verbosity="silent", **settings
     ).numpy()
-    mixture = focus_mixture(pair_of(source, target), vectors=write_text(tmp_path / "model.vec", words))
+    mixture = focus_mixture(pair_of(source, target), vectors=write_vectors(tmp_path / "model.vec", words))
     made = np.flatnonzero(np.array(mixture.methods) == "focus")
     assert len(made) > 1000
     off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)

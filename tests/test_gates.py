@@ -12,9 +12,9 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from support import refused
-from test_overlap import byte_level
 from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from vocabularies import byte_level
 
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions

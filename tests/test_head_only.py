@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from families import LONGER, OUTPUT, moved
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from tiny import TOKENS, WORDS, encoder, model, shuffled, texts, tokenizer, weights
+from tiny import TOKENS, encoder, model, texts, tokenizer, weights
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
 from vtkit.encoder.calibration import activation_rates, calibrate
@@ -33,17 +34,6 @@ from vtkit.transfer.surgery.head_only import graft_encoder_head, graft_head
 from vtkit.vocabulary.pair import pair_of
 
 TEXTS = texts(40, seed=6, words=(4, 10))
-OUTPUT = (*(token for token in shuffled(2) if token not in WORDS[:40]), "riverstone", "oakpine", "Oakpine", "maplereef")
-"""80 tokens of the source and four of its own: fewer than the source's 120."""
-LONGER = (*shuffled(2), *(first + second for first, second in zip(WORDS, WORDS[9:], strict=False)))
-"""More than the source's."""
-
-
-def moved(folder: Path, tokens: tuple[str, ...] = OUTPUT, **settings: object) -> WholeEncoder:
-    source = encoder(folder / "source", **settings)
-    pair = pair_of(source.tokenizer, tokenizer(tokens))
-    mixture = subtoken_mixture(pair)
-    return graft_encoder_head(source, tokenizer(tokens), mixture, mixture.bias, folder / "work")
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from test_overlap import wordpiece
 from tiny import TOKENS, encoder, write_collection
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
+from vocabularies import wordpiece
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder, width_of

@@ -176,7 +176,7 @@ import sys
 from pathlib import Path
 import typer.testing
 sys.path.insert(0, sys.argv[1])
-from test_overlap import wordpiece
+from vocabularies import wordpiece
 from vtkit.cli import app
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.reference import settings_reference

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 from command_line import invoke, succeeds
+from fine_tuning import judged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -22,7 +23,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from sentence_transformers.util import mine_hard_negatives
 from support import put
-from test_finetuning import judged
 from tiny import add_training_queries, bare, collection, encoder, finished_run
 
 import vtkit

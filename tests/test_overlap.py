@@ -13,14 +13,14 @@ from command_line import succeeds
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import ROLES
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from tokenizers.normalizers import Normalizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from vocabularies import XLM_ROLES, byte_level, sentencepiece, wordpiece
 
 import vtkit
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import canonical_classes
-from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
+from vtkit.vocabulary.existing import load_tokenizer, wrap
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.notation import BYTE_LEVEL, FILLER, SENTENCEPIECE, WORDPIECE, Canonical
 from vtkit.vocabulary.overlap import KINDS, find_overlap, is_symbol
@@ -28,32 +28,6 @@ from vtkit.vocabulary.overlap_report import HEADER, MODES, overlap_report, pair_
 from vtkit.vocabulary.pair import pair_of
 from vtkit.vocabulary.reachability import unreachable
 from vtkit.vocabulary.trimmed import trim_vocabulary
-
-XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-
-
-def wordpiece(*words: str, normalizer: Normalizer | None = None) -> PreTrainedTokenizerFast:
-    listed = [*ROLES.values(), *words]
-    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
-    if normalizer is not None:
-        backend.normalizer = normalizer
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return wrap(backend, ROLES, "of the test")
-
-
-def byte_level(*words: str) -> PreTrainedTokenizerFast:
-    listed = [*XLM_ROLES.values(), *words]
-    backend = Tokenizer(models.BPE({word: n for n, word in enumerate(listed)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return wrap(backend, XLM_ROLES, "of the test")
-
-
-def sentencepiece(*words: str) -> PreTrainedTokenizerFast:
-    listed = [*XLM_ROLES.values(), *words]
-    backend = Tokenizer(models.Unigram([(word, 0.0) for word in listed], unk_id=1))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    return wrap(backend, XLM_ROLES, "of the test")
 
 
 def matches(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mode: str = "exact+symbols") -> dict:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from support import refused
-from test_overlap import wordpiece
+from vocabularies import wordpiece
 
 from vtkit.data.checking import check_pairs
 from vtkit.data.parallel import Alignment, alignment_of, read_pairs

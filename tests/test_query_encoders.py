@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from command_line import python, succeeds
+from fine_tuning import DATA, section
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from test_finetuning import DATA, section
 from tiny import (
     ROLES,
     TOKENS,

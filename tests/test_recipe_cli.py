@@ -1,19 +1,18 @@
 """``vtkit recipe`` as a user meets it: in a process of its own, off a terminal and on one."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import command_line
 import pytest
 import tiny
+from command_line import environment, on_a_terminal
 
 from vtkit import __version__
 from vtkit.recipe.new import new_recipe
@@ -36,11 +35,6 @@ method = "mean"
 [evaluate]
 sets = ["./judged"]
 """
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "VTKIT_DOWNLOAD"}
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **more}
 
 
 @pytest.fixture
@@ -182,21 +176,6 @@ def test_new_keeps_upper_case_for_a_source_that_reads_it(vtkit: Run, recipe: Pat
         with_casing(tiny.tokenizer(), CasingSection(input=casing)).save_pretrained(str(recipe.parent / "model"))
         assert vtkit(*answers, "--name", name).returncode == 0
         assert tomllib.loads((recipe.parent / f"{name}.toml").read_text())["casing"] == {"input": casing}
-
-
-def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int, str]:
-    """Exit code and what was shown of a command whose input is a terminal."""
-    leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "vtkit", *arguments]
-    pipes: dict[str, Any] = {"stdin": follower, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    try:
-        with subprocess.Popen(command, cwd=folder, env=environment(), encoding="utf-8", **pipes) as process:
-            os.write(leader, os.fsencode(answers))
-            _, shown = process.communicate(timeout=300)
-            return process.returncode, shown
-    finally:
-        os.close(leader)
-        os.close(follower)
 
 
 def test_new_asks_on_a_terminal_for_what_is_not_given(recipe: Path) -> None:

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import shutil
-import subprocess
 import warnings
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -19,6 +17,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from pages import cut_off, shown_by_a_browser
 
 from vtkit.pipeline.steps.write_report import MODEL_LABELS
 from vtkit.report import blocks, pages, plots
@@ -745,17 +744,6 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
-def shown_by_a_browser(page: Path, *options: str) -> tuple[str, str]:
-    """The document as Chromium has it after loading, and what it logged."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium is installed")
-    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", *options]
-    command += [f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, done.stderr
-
-
 def test_a_browser_shows_the_page_without_a_complaint_and_runs_nothing_in_it(tmp_path: Path) -> None:
     hostile = "</style></title><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
     page = tmp_path / "report.html"
@@ -765,17 +753,6 @@ def test_a_browser_shows_the_page_without_a_complaint_and_runs_nothing_in_it(tmp
     read = Reader(document)
     assert read.tags == Reader(page.read_text("utf-8")).tags
     assert "run" not in read.text
-
-
-def cut_off(text: str, page: Path, width: int) -> list[str]:
-    """The captions of the tables that a window of ``width`` pixels does not show whole."""
-    wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
-    script = f"<script>document.title = 'wide ' + JSON.stringify({wide})</script></body>"
-    text = text.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", script)
-    page.write_text(text, encoding="utf-8")
-    document, _ = shown_by_a_browser(page, f"--window-size={width},900")
-    captions: list[str] = json.loads(re.search("<title>wide (.*?)</title>", document, re.S)[1])
-    return captions
 
 
 def test_a_long_query_leaves_room_for_the_columns_beside_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import command_line
 import pytest
 import tiny
-from test_recipe_cli import on_a_terminal
+from command_line import on_a_terminal
 
 BAD = b"r\xff"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from families import FAMILIES, TEXTS, source_of
 from hypothesis import given
 from hypothesis import strategies as st
-from test_families import FAMILIES, TEXTS, source_of
 from tiny import encoder, shuffled, texts, tokenizer
 from torch import Tensor, nn
 

@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from support import refused
-from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
+from vocabularies import byte_level, wordpiece, write_vectors
 
 from vtkit.data import vectors as vectors_module
 from vtkit.data.vectors import VectorFile, open_vectors, read_vectors, vectors_of
@@ -184,14 +184,6 @@ def test_a_real_table_finds_words_of_like_meaning(shared: Path) -> None:
 WORDS = {"the": [0.5, -1.0, 2.0], "집": [1.0, 0.25, 0.0], "##s": [-0.125, 3.0, 1.5]}
 
 
-def write_text(path: Path, words: Mapping[str, Iterable[float]], header: bool = True, end: str = "") -> Path:
-    lines = [f"{word} {' '.join(map(repr, map(float, vector)))}{end}" for word, vector in words.items()]
-    width = len(list(next(iter(words.values()))))
-    text = "".join(f"{line}\n" for line in ([f"{len(words)} {width}"] if header else []) + lines)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return path
-
-
 def binary(words: Mapping[str, Iterable[float]], line_ends: bool = True) -> bytes:
     width = len(list(next(iter(words.values()))))
     parts = [
@@ -208,9 +200,12 @@ def read_all(path: Path) -> dict[str, list[float]]:
 
 
 def test_every_form_gives_the_same_words(tmp_path: Path) -> None:
-    text = write_text(tmp_path / "word2vec.txt.gz", WORDS)
-    glove = write_text(tmp_path / "glove.txt", WORDS, header=False)
-    written = [write_text(tmp_path / "word2vec.txt", WORDS), write_text(tmp_path / "fasttext.vec", WORDS, end=" ")]
+    text = write_vectors(tmp_path / "word2vec.txt.gz", WORDS)
+    glove = write_vectors(tmp_path / "glove.txt", WORDS, header=False)
+    written = [
+        write_vectors(tmp_path / "word2vec.txt", WORDS),
+        write_vectors(tmp_path / "fasttext.vec", WORDS, end=" "),
+    ]
     raw = {"word2vec.bin": binary(WORDS), "word2vec.bin.gz": gzip.compress(binary(WORDS))}
     for name, content in {**raw, "gensim.bin": binary(WORDS, line_ends=False)}.items():
         (tmp_path / name).write_bytes(content)
@@ -231,7 +226,7 @@ def test_every_form_gives_the_same_words(tmp_path: Path) -> None:
 def test_binary_and_text_agree(tmp_path_factory: pytest.TempPathFactory, words: dict[str, list[float]]) -> None:
     folder = tmp_path_factory.mktemp("vectors")
     (folder / "a.bin").write_bytes(binary(words))
-    assert read_all(write_text(folder / "a.txt", words)) == read_all(folder / "a.bin") == words
+    assert read_all(write_vectors(folder / "a.txt", words)) == read_all(folder / "a.bin") == words
 
 
 def test_gensim_reads_and_writes_the_same(tmp_path: Path) -> None:
@@ -253,7 +248,7 @@ def test_blocks_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(vectors_module, "WORDS_AT_ONCE", 4)
     monkeypatch.setattr(vectors_module, "BYTES_AT_ONCE", 50)
     words = {f"w{n}": [float(n), 1.0, -1.0] for n in range(10)}
-    text = write_text(tmp_path / "a.txt", words)
+    text = write_vectors(tmp_path / "a.txt", words)
     raw = tmp_path / "a.bin"
     raw.write_bytes(binary(words))
     for path in (text, raw):
@@ -316,7 +311,7 @@ def test_the_first_bad_line_ends_the_reading(tmp_path: Path, monkeypatch: pytest
 def test_a_compressed_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     words = {f"w{n}": draw.normal(size=30).tolist() for n in range(4000)}
-    for whole in (write_text(tmp_path / "text.vec.gz", words), tmp_path / "raw.bin.gz"):
+    for whole in (write_vectors(tmp_path / "text.vec.gz", words), tmp_path / "raw.bin.gz"):
         content = whole.read_bytes() if whole.exists() else gzip.compress(binary(words))
         whole.write_bytes(content[: len(content) // 2])
         refused(DataError, "damaged", read_all, whole)

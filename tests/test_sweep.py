@@ -17,8 +17,8 @@ import tiny
 from command_line import killed
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import shown_by_a_browser
 from support import refused
-from test_report import shown_by_a_browser
 from typer.testing import CliRunner, Result
 
 from vtkit.cli import app

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from scipy.sparse import csr_matrix, diags_array, random_array
-from test_overlap import byte_level, sentencepiece, wordpiece
-from test_semantic import write_text
+from scipy.sparse import csr_matrix, random_array
 from typer.testing import CliRunner
+from vocabularies import byte_level, sentencepiece, with_masked, wordpiece, write_vectors
 
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import load_encoder
@@ -122,17 +120,6 @@ def test_the_first_method_with_evidence_makes_the_row() -> None:
     assert noisy.counts() == {"overlap": 7, "random": 5}
     last = back_off([("subtoken", second), ("univariate", mixture_of_parts(PAIR, fallback="univariate"))])
     assert last.counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
-
-
-def with_masked(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
-    """``mixture`` with the rows of the target tokens ``ids`` masked: made of no source token, and never active."""
-    keep = np.ones(len(mixture.methods), dtype=np.float32)
-    keep[ids] = 0
-    weights = csr_matrix(diags_array(keep) @ mixture.weights)
-    weights.eliminate_zeros()
-    methods = mixture.methods.copy()
-    methods[ids] = "masked"
-    return replace(mixture, weights=weights, methods=methods)
 
 
 def test_the_rest_of_a_method_can_be_chosen() -> None:
@@ -374,9 +361,9 @@ def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "gaps" / "tokenizer.json").write_text(json.dumps(content))
     (folder / "one.tsv").write_text("river\nstone\n")
     (folder / "two.tsv").write_text("river\tbrook\nstone\thill\n")
-    write_text(folder / "wide.vec", {"brook": [1, 2, 3], "hill": [1, 0, 1], "river": [0, 1, 0]})
-    write_text(folder / "narrow.vec", {"river": [1, 2], "stone": [1, 0]})
-    write_text(folder / "nan.vec", {"brook": [1, float("nan"), 3], "river": [1, 0, 1]})
+    write_vectors(folder / "wide.vec", {"brook": [1, 2, 3], "hill": [1, 0, 1], "river": [0, 1, 0]})
+    write_vectors(folder / "narrow.vec", {"river": [1, 2], "stone": [1, 0]})
+    write_vectors(folder / "nan.vec", {"brook": [1, float("nan"), 3], "river": [1, 0, 1]})
     return folder
 
 

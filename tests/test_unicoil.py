@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from command_line import succeeds
+from fine_tuning import DATA, section
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
-from test_finetuning import DATA, section
 from tiny import (
     ARCHITECTURES,
     TOKENS,
@@ -21,6 +21,7 @@ from tiny import (
     shuffled,
     texts,
     tokenizer,
+    unicoil,
 )
 
 from vtkit.encoder.casing import change_encoder
@@ -49,14 +50,6 @@ from vtkit.training.resuming import TrainingRun
 from vtkit.transfer.surgery.graft import graft
 
 DOCUMENTS = [document.contents for document in DATA.documents]
-
-
-def unicoil(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
-    """A uniCOIL encoder whose layer is random, so that its weights differ from token to token."""
-    made = as_unicoil(encoder(folder, architecture, **settings))
-    torch.manual_seed(7)
-    torch.nn.init.normal_(made[1].linear.weight, 0, 0.3)
-    return made
 
 
 def entries(vectors: Any, row: int = 0) -> dict[str, float]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fine_tuning import DATA, HELD_OUT, TRAINED_ON, section
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from test_finetuning import DATA, section
 from tiny import (
     add_training_queries,
     collection,
@@ -47,8 +47,6 @@ from vtkit.training.resuming import TrainingRun
 from vtkit.training.target import INTEGRAL, LARGEST_STEP, LEAST, LOSSES, MOST, PROPORTIONAL, START, ActiveTarget
 from vtkit.training.validated import Validated
 from vtkit.training.validation import Validation, held_out_queries, snippet_validation_set, validation_set
-
-TRAINED_ON, HELD_OUT = held_out_queries(DATA, 0.3, 1)
 
 
 def validated(

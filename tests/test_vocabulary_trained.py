@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-import test_expansion
 from command_line import invoke as vtkit
 from command_line import python, succeeds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from vocabularies import expansion, merging_bytes, wordpiece_of_letters
 
 from vtkit.data.unspaced import cut_runs
 from vtkit.data.word_counts import count_chunks
@@ -26,6 +26,7 @@ from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import special_roles
+from vtkit.vocabulary.expanded import expand_vocabulary
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.trained import _count_words, _pipeline, train
 
@@ -98,8 +99,8 @@ def train_each(folder: str) -> None:
     """Train vocabularies of each kind, expanded ones too, into folders of ``folder``."""
     for name, kind in KINDS.items():
         train_vocabulary(iter(made_up_texts()), section(**kind)).save_pretrained(f"{folder}/{name}")
-    for name, base in (("expanded", test_expansion.wordpiece()), ("expanded bpe", test_expansion.byte_level())):
-        made = test_expansion.expand_vocabulary(base, iter(made_up_texts()), test_expansion.section())
+    for name, base in (("expanded", wordpiece_of_letters()), ("expanded bpe", merging_bytes())):
+        made = expand_vocabulary(base, iter(made_up_texts()), expansion())
         made.tokenizer.save_pretrained(f"{folder}/{name}")
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_overlap import byte_level, wordpiece
-from test_semantic import write_text
 from transformers import PreTrainedTokenizerFast
+from vocabularies import byte_level, wordpiece, write_vectors
 
 from vtkit.data.parallel import read_pairs
 from vtkit.settings.transfer import OfaTransfer, WechselTransfer
@@ -39,8 +38,8 @@ DICTIONARY = "house\t집\ndog\t개\nwater\t물\ntree\t나무\n"
 def files(folder: Path, dictionary: str = DICTIONARY) -> dict[str, Any]:
     (folder / "dictionary.tsv").write_text(dictionary)
     return {
-        "vectors": write_text(folder / "ko.vec", KO_WORDS),
-        "source_vectors": write_text(folder / "en.vec", EN_WORDS),
+        "vectors": write_vectors(folder / "ko.vec", KO_WORDS),
+        "source_vectors": write_vectors(folder / "en.vec", EN_WORDS),
         "dictionary": [folder / "dictionary.tsv"],
     }
 
@@ -78,7 +77,7 @@ def test_spellings_of_the_dictionary_are_tried_and_few_pairs_are_warned_of(
 
 def test_frequent_words_count_more(tmp_path: Path) -> None:
     tokenizer = wordpiece("dog", "##s")
-    path = write_text(tmp_path / "a.vec", {"dog": [1, 0], "dogs": [0, 1]})
+    path = write_vectors(tmp_path / "a.vec", {"dog": [1, 0], "dogs": [0, 1]})
     dog, plural = tokens(tokenizer).index("dog"), tokens(tokenizer).index("##s")
     vectors, words = word_space(Vocabulary(tokenizer), path, "zipf", {"dogs", "cats"})
     assert vectors[dog] == pytest.approx([1 / 1.5, 0.5 / 1.5])
@@ -87,7 +86,7 @@ def test_frequent_words_count_more(tmp_path: Path) -> None:
     assert word_space(Vocabulary(tokenizer), path)[0][dog] == pytest.approx([0.5, 0.5])
     assert np.flatnonzero(vectors.any(axis=1)).tolist() == [dog, plural]
     marked = byte_level("a", "Ġa", "Ġ")  # words are read at the beginning and inside of a text
-    vectors, _ = word_space(Vocabulary(marked), write_text(tmp_path / "b.vec", {"a": [1, 2]}))
+    vectors, _ = word_space(Vocabulary(marked), write_vectors(tmp_path / "b.vec", {"a": [1, 2]}))
     assert {tokens(marked)[n] for n in np.flatnonzero(vectors.any(axis=1))} >= {"a"}
 
 
@@ -115,7 +114,7 @@ def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
 
     (tmp_path / "turned.tsv").write_text("zebra\t고래\n")
     refused(r"turned\.tsv: no pair has both words in the vectors", dictionary=[tmp_path / "turned.tsv"])
-    thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
+    thai = write_vectors(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
     refused(r"thai\.vec: none of its 1 words contains a token of the vocabulary", vectors=thai)
 
 
@@ -194,7 +193,7 @@ def cosine(left: np.ndarray, right: np.ndarray) -> float:
 def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_text(tmp_path / "a.vec", WORDS)
+    path = write_vectors(tmp_path / "a.vec", WORDS)
     monkeypatch.setattr(word_space_module, "NEIGHBOURS", 2)
     mixture = ofa_mixture(PAIR, path)
     assert mixture.counts() == {"overlap": 6, "ofa": 3, "multivariate": 1}  # no word contains 나무
@@ -210,8 +209,8 @@ def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(
 
 
 def test_vectors_of_one_language_only_are_refused(tmp_path: Path) -> None:
-    english = write_text(tmp_path / "en.vec", {"dog": [1, 0], "tree": [0, 1]})
+    english = write_vectors(tmp_path / "en.vec", {"dog": [1, 0], "tree": [0, 1]})
     with pytest.raises(DataError, match=r"en\.vec: none of its 2 words contains a token of the vocabulary"):
         ofa_mixture(pair_of(SOURCE, wordpiece("집")), vectors=english)
     with pytest.raises(DataError, match="None of the new target tokens has a vector"):
-        ofa_mixture(PAIR, vectors=write_text(tmp_path / "b.vec", {"house": [1, 0]}))
+        ofa_mixture(PAIR, vectors=write_vectors(tmp_path / "b.vec", {"house": [1, 0]}))

@@ -23,6 +23,7 @@ from transformers import (
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
+from vtkit.encoder.kinds import as_unicoil
 from vtkit.encoder.scratch import scratch_model
 from vtkit.pipeline.run import run
 from vtkit.settings.source import Scratch
@@ -277,3 +278,15 @@ def weights(encoder: SparseEncoder) -> dict[str, torch.Tensor]:
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     """Whether two sets of weights are equal bit for bit."""
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+CASED = (*TOKENS[:40], "River", "RIVER", "Oslo", *TOKENS[43:])
+"""The tokens of the tests, three of them in upper case; "river" is one of the others, "oslo" is none."""
+
+
+def unicoil(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
+    """A uniCOIL encoder whose layer is random, so that its weights differ from token to token."""
+    made = as_unicoil(encoder(folder, architecture, **settings))
+    torch.manual_seed(7)
+    torch.nn.init.normal_(made[1].linear.weight, 0, 0.3)
+    return made
