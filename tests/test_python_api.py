@@ -85,7 +85,7 @@ def test_a_notebook_runs_offline_on_what_ships(notebook: Path, tmp_path: Path) -
     small = ("elements-en", "elements-ko")  # of which a part is enough
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes", ignore=shutil.ignore_patterns(*small))
     for name in small:
-        part_of(*(folder / "recipes" / "quickstart_data" / name for folder in (ROOT, tmp_path)), 60)
+        part_of(*(folder / "recipes" / "quickstart_data" / name for folder in (ROOT, tmp_path)), 120)
     (tmp_path / "notebooks").mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "empty"), "VTKIT_DOWNLOAD": ""}
     done = call(tmp_path / "notebooks", ["-c", script], environment)
