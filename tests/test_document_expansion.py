@@ -22,10 +22,11 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
 from vtkit.training.document_expansion import expansions, tilde
 from vtkit.training.document_expansion.expansions import (
-    Expansions,
     addable_words,
+    expanded_set,
     expansion_words,
     listed_stop_words,
+    load_expansions,
     with_words,
     write_expansions,
 )
@@ -228,7 +229,7 @@ def test_expansions_are_found_again_by_their_texts(tmp_path: Path) -> None:
     data = collection(5)
     contents = [document.contents for document in data.documents]
     write_expansions(tmp_path, contents, [[f"w{n}", "oak"] for n in range(5)])
-    found = Expansions.load(tmp_path).expand_set(data, tokenizer(), 48)
+    found = expanded_set(data, load_expansions(tmp_path), tokenizer(), 48)
     assert [document.contents for document in found.documents] == [f"{c} w{n} oak" for n, c in enumerate(contents)]
     assert found.qrels == data.qrels
     assert [document.id for document in found.documents] == [document.id for document in data.documents]

@@ -236,7 +236,7 @@ def test_files_that_are_gone_or_cut_are_told_with_the_remedy(tmp_path: Path, eng
 def test_a_missing_package_is_named_with_its_extra(
     tmp_path: Path, engine: Engine, made_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, package = NEEDS[engine].packages[0]
+    module, package = NEEDS[engine][0]
     assert missing_packages(engine) == ()
     monkeypatch.setitem(sys.modules, module, None)
     assert missing_packages(engine) == (package,)

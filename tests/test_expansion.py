@@ -26,9 +26,10 @@ from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing, wrap
-from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, Expansion, expand_vocabulary
+from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, expand_vocabulary
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE
+from vtkit.vocabulary.specification import Built
 
 
 def first_tokens(shared: Path, size: int) -> PreTrainedTokenizerFast:
@@ -158,7 +159,7 @@ class Naive:
                 return added, curve, "size"
 
 
-def compare(base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVocabulary) -> Expansion | None:
+def compare(base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVocabulary) -> Built | None:
     """Both ways give the same tokens at the end, and the same numbers at every step; None where nothing is added."""
     added, curve, stopped = Naive(base, texts, given).run()
     if not added:
@@ -167,10 +168,10 @@ def compare(base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVoca
         return None
     found = expand_vocabulary(base, texts, given)
     assert list(found.added) == added
-    assert found.stats.stopped == stopped
-    assert [step.added for step in found.stats.curve] == [step[0] for step in curve]
-    assert [step.tokens for step in found.stats.curve] == [step[2] for step in curve]
-    assert [step.entropy for step in found.stats.curve] == pytest.approx([step[1] for step in curve], rel=1e-9)
+    assert found.expansion.stopped == stopped
+    assert [step.added for step in found.expansion.curve] == [step[0] for step in curve]
+    assert [step.tokens for step in found.expansion.curve] == [step[2] for step in curve]
+    assert [step.entropy for step in found.expansion.curve] == pytest.approx([step[1] for step in curve], rel=1e-9)
     return found
 
 
@@ -196,19 +197,19 @@ def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path) -> 
     found = compare(
         first_tokens(shared, 2200), real_texts(shared, 200), expansion(increment=150, size=2200 + 5 * 150 - 50)
     )
-    assert found.stats.stopped == "size"
-    assert [step.added for step in found.stats.curve] == [0, 150, 300, 450, 600, 700]
+    assert found.expansion.stopped == "size"
+    assert [step.added for step in found.expansion.curve] == [0, 150, 300, 450, 600, 700]
     gpt2 = load_tokenizer(str(shared / "vocab" / "gpt2")).backend_tokenizer
     merges = [(left, right) for left, right in json.loads(gpt2.to_str())["model"]["merges"][:1000]]
     bpe = merging_bytes(*merges, lowercase=False)
     found = compare(bpe, real_texts(shared, 150), expansion(increment=250, size=1261 + 900))
-    assert [step.added for step in found.stats.curve] == [0, 250, 500, 750, 900]
+    assert [step.added for step in found.expansion.curve] == [0, 250, 500, 750, 900]
 
 
 def test_more_increments_than_the_first_training_holds_are_the_same_too() -> None:
     found = compare(wordpiece_of_letters(), made_up_texts(), expansion(increment=6))
-    assert len(found.stats.curve) > 20
-    assert found.stats.stopped == "exhausted"
+    assert len(found.expansion.curve) > 20
+    assert found.expansion.stopped == "exhausted"
 
 
 def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
@@ -219,10 +220,10 @@ def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
     cut = found.tokenizer.tokenize
     assert cut("Kinase apoptosis cat") == ["kinase", "apoptosis", "cat"]
     # 9 times "cat", 13 "apoptosis", 6 "kinase", 5 commas, 15 "!", 3 hyphens unknown, 8 unknown "1234"
-    assert found.stats.curve[-1].tokens == 9 + 13 + 6 + 5 + 15 + 3 + 8
-    assert found.stats.curve[-1].tokens_per_word == found.stats.curve[-1].tokens / (5 * 4 + 3 * 3 + 9)
+    assert found.expansion.curve[-1].tokens == 9 + 13 + 6 + 5 + 15 + 3 + 8
+    assert found.expansion.curve[-1].tokens_per_word == found.expansion.curve[-1].tokens / (5 * 4 + 3 * 3 + 9)
     shares = [count / 59 for count in (9, 13, 6, 5, 15, 11)]
-    assert found.stats.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
+    assert found.expansion.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
 
 
 @pytest.mark.parametrize("base", [wordpiece_of_letters("cat"), merging_bytes(("c", "a"))])
@@ -239,9 +240,9 @@ def test_all_of_the_base_stays_and_the_new_tokens_follow(base: PreTrainedTokeniz
     ids = again(texts)["input_ids"]
     assert ids == found.tokenizer(texts)["input_ids"]
     made = {number for text in ids for number in text}
-    assert found.stats.unused == sum(number not in made for number in range(len(base), len(again)))
-    assert found.stats.curve[-1].tokens == sum(map(len, ids)) - 2 * len(ids)
-    assert found.stats.unused < len(found.added) / 10
+    assert found.expansion.unused == sum(number not in made for number in range(len(base), len(again)))
+    assert found.expansion.curve[-1].tokens == sum(map(len, ids)) - 2 * len(ids)
+    assert found.expansion.unused < len(found.added) / 10
     assert again.decode(again("kami")["input_ids"], skip_special_tokens=True) == "kami"
 
 
@@ -258,8 +259,8 @@ def test_modernbert_keeps_the_ids_of_its_added_tokens(shared: Path, tmp_path: Pa
     again.backend_tokenizer.encode_special_tokens = True
     whole = again.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
     made = Counter(number for encoding in whole for number in encoding.ids)
-    assert found.stats.curve[-1].tokens == made.total()
-    assert found.stats.unused == sum(number not in made for number in range(len(base), len(again)))
+    assert found.expansion.curve[-1].tokens == made.total()
+    assert found.expansion.unused == sum(number not in made for number in range(len(base), len(again)))
     # Words as a whole, and what the base cuts in two.
     pieces = base.backend_tokenizer.model.tokenize
     assert {len(pieces(token)) for token in found.added} >= {2, 3}
@@ -283,12 +284,12 @@ def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pyt
     kept = expand_vocabulary(base, texts, expansion(increment=2))
     assert "keeps upper case" in capsys.readouterr().err
     assert kept.added == ("kinase", "dna")
-    assert kept.stats.unused == 1  # no text has dna in lower case
+    assert kept.expansion.unused == 1  # no text has dna in lower case
     assert kept.tokenizer.tokenize("Kinase kinase DNA") != ["kinase", "kinase", "DNA"]
     folded = expand_vocabulary(base, texts, expansion(increment=2), CasingSection(input="lowercase"))
     assert capsys.readouterr().err == ""
     assert folded.tokenizer.tokenize("Kinase KINASE DNA") == ["kinase", "kinase", "dna"]
-    assert folded.stats.unused == 0
+    assert folded.expansion.unused == 0
 
 
 # What cannot be done
@@ -377,7 +378,7 @@ def test_the_command_prints_the_curve_and_saves(base_and_corpus: list[str], tmp_
 def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     from vtkit.report.expansion import expansion_page
 
-    stats = expand_vocabulary(wordpiece_of_letters(), made_up_texts(), expansion()).stats
+    stats = expand_vocabulary(wordpiece_of_letters(), made_up_texts(), expansion()).expansion
     page = expansion_page(stats, "<b>base", ["a&b.txt"], ["<script>x", "\u202ey"])
     assert all(text not in page for text in ("<script", "<b>base", "\u202e"))
     assert all(text in page for text in ("&lt;script&gt;x", "&lt;b&gt;base", "a&amp;b.txt"))

@@ -22,7 +22,7 @@ from vtkit.data.sources import COLLECTION_FORMS
 from vtkit.pipeline.steps.texts import used_where_left_open
 from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import MOST_BYTES, key_lines, load_recipe, one_value, required_things, resolve_name
-from vtkit.recipe.new import as_written_in, new_recipe
+from vtkit.recipe.new import NewRecipe, as_written_in, new_recipe
 from vtkit.recipe.reference import json_schema, settings_reference
 from vtkit.recipe.tables import all_settings, field_called, tables_in
 from vtkit.recipe.write import resolved_toml, toml_value
@@ -720,7 +720,7 @@ COLLECTIONS: list[tuple[str | None, list[str]]] = [(None, []), ("./train", ["mir
 
 @pytest.mark.parametrize("language", ["jp", "en,cz"])
 def test_a_country_in_place_of_its_language_is_refused_with_the_language(tmp_path: Path, language: str) -> None:
-    text = new_recipe(name="new", language=language, embedder="org/model", corpus=["./texts.txt"])
+    text = new_recipe(NewRecipe(name="new", language=language, embedder="org/model", corpus=("./texts.txt",)), tmp_path)
     with pytest.raises(RecipeError, match=r"jp is a country: its language is ja|cz is a country: its language is cs"):
         load_recipe(tmp_path / "new.toml", text=text)
 
@@ -735,9 +735,9 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
     answers: dict[str, Any] = {"name": "new", "language": "ko", "source": "org/model", **given}
     if tokenizer is None and not corpus:
         with pytest.raises(RecipeError, match="needs also: --tokenizer"):
-            new_recipe(**answers)
+            new_recipe(NewRecipe(**answers), tmp_path)
         return
-    recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers)).recipe
+    recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(NewRecipe(**answers), tmp_path)).recipe
     assert recipe.recipe.name == "new"
     assert recipe.transfer.method == "auto"
     assert bool(recipe.transfer.settings_of(ParallelTransfer).files) == bool(parallel)
@@ -750,7 +750,11 @@ def test_a_new_recipe_loads(tmp_path: Path, answered: tuple[Any, ...]) -> None:
     if recipe.finetune is not None:
         assert recipe.finetune.query_encoder == "learned"
         assert recipe.finetune.teachers == (() if embedder is None else ("bm25", embedder))
-    cased = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers, lowercase=False)).recipe
+    cased_source = tmp_path / "cased"
+    cased_source.mkdir()
+    (cased_source / "tokenizer.json").write_text('{"normalizer": null}')
+    answers["source"] = str(cased_source)
+    cased = load_recipe(tmp_path / "new.toml", text=new_recipe(NewRecipe(**answers), tmp_path)).recipe
     assert cased.input_casing == CasingSection()
 
 
@@ -761,18 +765,22 @@ def test_within_one_language_a_new_recipe_keeps_the_source_s_vocabulary(
 ) -> None:
     answers: dict[str, Any] = {"name": "new", "language": "ja", "source": "org/model", "source_language": "ja"}
     answers |= {"corpus": corpus, "train": collections[0], "evaluate": collections[1]}
-    recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers)).recipe
+    recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(NewRecipe(**answers), tmp_path)).recipe
     assert recipe.vocabulary.kind == "source"
     assert recipe.transfer is None
     assert recipe.calibrate is None
     assert (recipe.adapt is not None) == bool(corpus or collections[0])
     assert recipe.finetune is None or recipe.finetune.query_encoder == "source"
-    elsewhere = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers, tokenizer="a/b")).recipe
+    elsewhere = load_recipe(
+        tmp_path / "new.toml", text=new_recipe(NewRecipe(**answers, tokenizer="a/b"), tmp_path)
+    ).recipe
     assert elsewhere.vocabulary.kind == "existing"
 
 
 def test_a_new_recipe_from_an_embedder_loads(tmp_path: Path) -> None:
-    text = new_recipe(name="new", language="ko", embedder="a/b", train="./train", evaluate=["./train"])
+    text = new_recipe(
+        NewRecipe(name="new", language="ko", embedder="a/b", train="./train", evaluate=("./train",)), tmp_path
+    )
     recipe = load_recipe(tmp_path / "new.toml", text=text).recipe
     assert recipe.source.units is not None
     assert recipe.vocabulary.kind == "trimmed"
@@ -798,12 +806,13 @@ def test_the_source_s_own_vocabulary_leaves_nothing_to_transfer_and_nothing_to_f
 @given(st.text(min_size=1))
 @example("/")
 def test_answers_cannot_break_out_of_a_new_recipe(answer: str) -> None:
-    text = new_recipe(name=answer, language=answer, source=answer, tokenizer=answer, evaluate=[answer])
+    answers = NewRecipe(name=answer, language=answer, source=answer, tokenizer=answer, evaluate=(answer,))
+    text = new_recipe(answers, Path.cwd())
     data = tomllib.loads(text)
     assert set(data) == {
         *("recipe", "source", "vocabulary", "casing", "transfer", "adapt", "calibrate", "index", "evaluate")
     }
-    assert data["source"] == {"model": answer}
+    assert data["source"] == {"model": as_written_in(Path.cwd(), answer, "model")}
 
 
 def test_names_are_written_as_the_recipe_s_folder_sees_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

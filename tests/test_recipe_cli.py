@@ -15,7 +15,7 @@ import tiny
 from command_line import environment, on_a_terminal
 
 from vtkit import __version__
-from vtkit.recipe.new import new_recipe
+from vtkit.recipe.new import NewRecipe, new_recipe
 from vtkit.settings.casing import CasingSection
 from vtkit.vocabulary.existing import with_casing
 
@@ -139,7 +139,8 @@ def test_new_computes_in_bf16_where_the_machine_is_fast_at_it(
     fast: bool, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vtkit.recipe.new.bf16_is_fast", lambda: fast)
-    text = new_recipe(name="one", language="en", embedder="org/model", corpus=["./text.txt"])
+    answers = NewRecipe(name="one", language="en", embedder="org/model", corpus=("./text.txt",))
+    text = new_recipe(answers, Path.cwd())
     assert text.count('precision = "bf16"') == lines
 
 

@@ -25,7 +25,7 @@ from vocabularies import byte_level, wordpiece, write_vectors
 from vtkit.data import vectors as vectors_module
 from vtkit.data.vectors import VectorFile, open_vectors, read_vectors, vectors_of
 from vtkit.system.errors import DataError
-from vtkit.transfer.methods.semantic import Table, load_table, table_mixture
+from vtkit.transfer.methods.semantic import load_table, table_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
 from vtkit.vocabulary.pair import pair_of
@@ -50,7 +50,7 @@ def save_static(folder: Path, tokenizer: PreTrainedTokenizerFast, tensors: dict[
 def test_rows_are_those_of_the_dense_formula(alpha: float) -> None:
     table = vectors(TARGET)
     pair = pair_of(SOURCE, TARGET, source_rows=len(SOURCE) + 3)
-    mixture = table_mixture(pair, Table(Vocabulary(TARGET), table), alpha)
+    mixture = table_mixture(pair, (Vocabulary(TARGET), table), alpha)
     known, wanted = tokens(SOURCE), tokens(TARGET)
     new = [wanted.index(token) for token in ("brook", "##s", "pebble")]
     anchors = [wanted.index(token) for token in ("apple", "river", ".", "stone")]  # shared, and no special tokens
@@ -69,7 +69,7 @@ def test_two_shared_tokens_that_are_one_source_token_add_up() -> None:
     target = wordpiece("##.", ".", "brook")  # both are the source's "." by the rule of symbols
     table = vectors(target)
     table[-3:] = table[-1]
-    mixture = table_mixture(pair_of(SOURCE, target), Table(Vocabulary(target), table), 4.0)
+    mixture = table_mixture(pair_of(SOURCE, target), (Vocabulary(target), table), 4.0)
     assert mixture.sources(len(target) - 1) == [(tokens(SOURCE).index("."), 1.0)]
 
 
@@ -77,7 +77,7 @@ def test_a_table_over_part_of_the_vocabulary_is_evidence_for_that_part(capsys: p
     part = wordpiece("pebble", "river", "apple", "brook", "else")
     table = vectors(part)
     table[tokens(part).index("brook")] = 0  # a row of zeros says nothing
-    mixture = table_mixture(PAIR, Table(Vocabulary(part), table), 4.0, "part")
+    mixture = table_mixture(PAIR, (Vocabulary(part), table), 4.0, "part")
     assert mixture.counts() == {"overlap": 9, "semantic": 1, "mean": 3}
     assert mixture.methods[tokens(TARGET).index("pebble")] == "semantic"
     sources = {tokens(SOURCE)[number] for number, _ in mixture.sources(tokens(TARGET).index("pebble"))}
@@ -87,7 +87,7 @@ def test_a_table_over_part_of_the_vocabulary_is_evidence_for_that_part(capsys: p
 
 def test_a_table_of_another_family_is_matched_by_what_tokens_stand_for() -> None:
     other = byte_level("Ġbrook", "Ġriver", "s", "Ġstone")
-    mixture = table_mixture(PAIR, Table(Vocabulary(other), vectors(other)), 4.0)
+    mixture = table_mixture(PAIR, (Vocabulary(other), vectors(other)), 4.0)
     names = dict(zip(tokens(TARGET), mixture.methods, strict=True))
     assert names["brook"] == names["##s"] == "semantic"
     assert names["pebble"] == "mean"
@@ -96,15 +96,15 @@ def test_a_table_of_another_family_is_matched_by_what_tokens_stand_for() -> None
 def test_a_table_over_another_vocabulary_or_with_nan_is_refused() -> None:
     foreign = wordpiece("강", "사과", "돌", "의")
     with pytest.raises(DataError, match=r"\(9 tokens\).* vectors for 0 of the 7 .* none of the new tokens"):
-        table_mixture(PAIR, Table(Vocabulary(foreign), vectors(foreign)))
+        table_mixture(PAIR, (Vocabulary(foreign), vectors(foreign)))
     nothing_shared = wordpiece("brook", "pebble")
     with pytest.raises(DataError, match="none of the tokens that both vocabularies share"):
-        table_mixture(PAIR, Table(Vocabulary(nothing_shared), vectors(nothing_shared)))
+        table_mixture(PAIR, (Vocabulary(nothing_shared), vectors(nothing_shared)))
     table = vectors(TARGET)
     table[2, 3] = np.nan
     with pytest.raises(DataError, match=r"1 of 13 vectors are not finite"):
-        table_mixture(PAIR, Table(Vocabulary(TARGET), table))
-    mixture = table_mixture(pair_of(SOURCE, SOURCE), Table(Vocabulary(SOURCE), vectors(SOURCE)))
+        table_mixture(PAIR, (Vocabulary(TARGET), table))
+    mixture = table_mixture(pair_of(SOURCE, SOURCE), (Vocabulary(SOURCE), vectors(SOURCE)))
     assert mixture.counts() == {"overlap": len(SOURCE)}  # without new tokens none is needed
 
 
@@ -118,9 +118,9 @@ def test_the_input_embeddings_of_any_model_are_a_table(tmp_path: Path) -> None:
     tiny.encoder(tmp_path, seed=5).save(str(tmp_path / "sparse"))
     expected = masked.get_input_embeddings().weight.detach().numpy()
     for name in ("masked", "plain", "sentence", "sparse"):
-        table = load_table(str(tmp_path / name))
-        assert np.array_equal(table.vectors, expected)
-        assert tokens(table.vocabulary.tokenizer) == list(tiny.TOKENS)
+        vocabulary, table = load_table(str(tmp_path / name))
+        assert np.array_equal(table, expected)
+        assert tokens(vocabulary.tokenizer) == list(tiny.TOKENS)
 
 
 def test_static_tables_are_read(tmp_path: Path) -> None:
@@ -128,14 +128,14 @@ def test_static_tables_are_read(tmp_path: Path) -> None:
     table = torch.from_numpy(vectors(tokenizer, 8))
     static = StaticEmbedding(tokenizer, embedding_weights=table)
     SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
-    assert np.array_equal(load_table(str(tmp_path / "static")).vectors, table.numpy())
+    assert np.array_equal(load_table(str(tmp_path / "static"))[1], table.numpy())
     # model2vec: rows that tokens share, and half precision
     mapping = torch.arange(len(tokenizer)) // 2
     half = save_static(tmp_path / "model2vec", tokenizer, {"embeddings": table.half(), "mapping": mapping})
     (Path(half) / "config.json").write_text('{"model_type": "model2vec"}')
-    assert np.array_equal(load_table(half).vectors, table.half().float().numpy()[mapping.numpy()])
+    assert np.array_equal(load_table(half)[1], table.half().float().numpy()[mapping.numpy()])
     alone = save_static(tmp_path / "alone", tokenizer, {"table": table})
-    assert np.array_equal(load_table(alone).vectors, table.numpy())
+    assert np.array_equal(load_table(alone)[1], table.numpy())
     mixture = table_mixture(pair_of(SOURCE, tokenizer), load_table(alone), 2.0)
     assert mixture.counts()["semantic"] == len(tokenizer) - mixture.counts()["overlap"]
 

@@ -63,6 +63,11 @@ def test_every_cell_of_a_sweep_is_a_recipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_no_recipe_asks_for_a_precision_that_some_machines_compute_slowly(path: Path) -> None:
+    assert load_recipe(path).recipe.index.precision == "float32"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_says_what_it_was_checked_against(path: Path) -> None:
     header = path.read_text(encoding="utf-8").split("\n[", 1)[0]
     assert "# Checked against" in header

@@ -43,7 +43,7 @@ from vtkit.settings.gates import GatesSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
 from vtkit.training.document_expansion import expansions
-from vtkit.training.document_expansion.expansions import Expansions, digest
+from vtkit.training.document_expansion.expansions import digest, load_expansions
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 from vtkit.training.resuming import TrainingRun
@@ -282,7 +282,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
 
     explained = json.loads(vtkit("explain", folder, DATA.queries[0].text, "d0", "--json"))
     assert {token for token, *_ in explained["tokens"]} == set(DATA.queries[0].text.split())
-    words = Expansions.load(open_run(folder).steps["expand:documents"]).words
+    words = load_expansions(open_run(folder).steps["expand:documents"])
     assert len(words) == len(set(DOCUMENTS))
     assert {len(added) for added in words.values()} == {3}
     index = ExactIndex.load(generation_of(folder / "index" / "collection") / "postings")

@@ -58,7 +58,6 @@ from vtkit.vocabulary.casing import CasingCounts as CasingCounts
 from vtkit.vocabulary.casing import count_casing as count_casing
 from vtkit.vocabulary.corpus_gap import Gap as Gap
 from vtkit.vocabulary.existing import load_tokenizer as load_tokenizer
-from vtkit.vocabulary.expanded import Expansion as Expansion
 from vtkit.vocabulary.fragmentation import Fragmentation as Fragmentation
 from vtkit.vocabulary.inspection import InspectedVocabulary as InspectedVocabulary
 from vtkit.vocabulary.overlap import Overlap as Overlap

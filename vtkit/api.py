@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from vtkit.transfer.result import TransferResult
     from vtkit.vocabulary.composition import Han
     from vtkit.vocabulary.corpus_gap import Gap
-    from vtkit.vocabulary.expanded import Expansion
     from vtkit.vocabulary.fragmentation import Fragmentation
     from vtkit.vocabulary.inspection import InspectedVocabulary
     from vtkit.vocabulary.pair import VocabularyPair
@@ -680,7 +679,7 @@ def expand_tokenizer(
     lowercase: bool = False,
     language: str | None = None,
     **settings: Any,
-) -> Expansion:
+) -> Built:
     """A tokenizer extended by the tokens that a corpus needs most (AdaLM, docs/vocabulary.md).
 
     Args:

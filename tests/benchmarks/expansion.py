@@ -120,10 +120,10 @@ def main() -> None:
     peer, peer_memory = time.perf_counter() - started, peak_mebibytes() - before
 
     shared = len(set(added) & set(found.added)) / len(found.added)
-    if len(added) != len(found.added) or shared < 0.9 or abs(reached / found.stats.curve[-1].entropy - 1) > 5e-3:
+    if len(added) != len(found.added) or shared < 0.9 or abs(reached / found.expansion.curve[-1].entropy - 1) > 5e-3:
         raise SystemExit(
             f"the two sides disagree: {len(found.added)} and {len(added)} new tokens, {shared:.1%} of them the same, "
-            f"entropy {found.stats.curve[-1].entropy:.5f} and {reached:.5f}"
+            f"entropy {found.expansion.curve[-1].entropy:.5f} and {reached:.5f}"
         )
 
     median, processor_median = statistics.median(ours), statistics.median(processor[1:])

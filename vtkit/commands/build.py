@@ -9,36 +9,27 @@ from vtkit.commands.options import (
     ThreadsOption,
     VerboseOption,
     argument,
+    columns_of,
+    grouped,
     option,
-    with_columns,
+    options_of,
 )
 from vtkit.data.rows import Columns
 from vtkit.data.sources import DOCUMENT_FORMS
+from vtkit.recipe.new import NewRecipe
 from vtkit.system import console
 from vtkit.system.interrupt import same_command_continues
 
 CUT = 0.05  # share of cut documents from which it is advised to read more of them
 
 
-@with_columns
+@options_of(NewRecipe, "language", "source", "embedder", "parallel", argument="answers")
+@grouped("columns", columns_of)
 def build(
     documents: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "DOCUMENTS")],
     out: Annotated[Path, option("Folder to write; of an unfinished build, to continue.", "FOLDER", "--out", "-o")],
+    answers: NewRecipe,
     columns: Columns,
-    embedder: Annotated[
-        str | None, option("Dense embedder that knows the language: hub id or folder.", "MODEL", "--embedder")
-    ] = None,
-    source: Annotated[
-        str | None,
-        option("Sparse encoder to start from, of this language or with --parallel: hub id or folder.", "MODEL"),
-    ] = None,
-    parallel: Annotated[
-        list[str] | None,
-        option("For --source: parallel text, two tab-separated columns, English first. Repeatable.", "FILE"),
-    ] = None,
-    language: Annotated[
-        str | None, option("ISO 639 code of the language, or several: en,ko. Default: detected.", "CODE")
-    ] = None,
     settings: SetOption = None,
     threads: ThreadsOption = None,
     verbose: VerboseOption = False,
@@ -53,17 +44,7 @@ def build(
     from vtkit.pipeline.build import build_index
 
     with console.details(verbose):
-        built = build_index(
-            documents,
-            out,
-            language=language,
-            embedder=embedder,
-            source=source,
-            parallel=parallel or (),
-            columns=columns,
-            settings=settings or (),
-            threads=threads,
-        )
+        built = build_index(documents, out, answers, columns=columns, settings=settings or (), threads=threads)
     if console.answered(built):
         return
     as_passages = "" if built.passages is None else f", as {built.passages:,} passages,"

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from vtkit.commands.options import OutOption, argument, option, settings_of
+from vtkit.commands.options import OutOption, argument, option, options_of
 from vtkit.data.hub import located
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.system import console
 from vtkit.system.outputs import new_folder
 
 
-@settings_of(CalibrateSection, fixed={"corpus": ()}, called={"target_activation": "--target"})
+@options_of(CalibrateSection, fixed={"corpus": ()}, called={"target_activation": "--target"})
 def calibrate(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder.", "MODEL")],
     corpus: Annotated[

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vtkit.commands.options import OutOption, argument, option, settings_of
+from vtkit.commands.options import OutOption, argument, option, options_of
 from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.system import console
@@ -22,7 +22,7 @@ TOKEN_WIDTH = 60
 List = Literal["cased", "variants", "cased-only"]
 
 
-@settings_of(CasingSection, called={"output": "--apply"})
+@options_of(CasingSection, called={"output": "--apply"})
 def casing(
     name: Annotated[str, argument("Folder, tokenizer file or hub id.", "TOKENIZER_OR_MODEL")],
     settings: CasingSection,
@@ -45,7 +45,7 @@ def casing(
             raise RecipeError("--out writes a changed model: choose the change with --apply or --input.")
         if listed is not None:
             raise RecipeError("--list shows a vocabulary and --out writes a changed model: give one of them.")
-        _write(located(name), settings, out)
+        _write_changed(located(name), settings, out)
         return
 
     from vtkit.vocabulary.existing import load_tokenizer
@@ -108,7 +108,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None) ->
         console.write("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
 
 
-def _write(name: str, settings: CasingSection, out: Path) -> None:
+def _write_changed(name: str, settings: CasingSection, out: Path) -> None:
     """Write the changed model, or the changed tokenizer if ``name`` is no model."""
     path = Path(name)
     is_model = not path.exists() or any((path / file).is_file() for file in ("modules.json", "config.json"))

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vtkit.commands.options import WhereOption, argument, executed, option, with_columns
+from vtkit.commands.options import WhereOption, argument, columns_of, executed, grouped, option
 from vtkit.data.rows import Columns
 from vtkit.data.sources import DOCUMENT_FORMS
 from vtkit.data.text import read_lines
@@ -19,7 +19,7 @@ IndexArgument = Annotated[Path, argument("Folder of an index that `vtkit build` 
 
 
 @executed
-@with_columns
+@grouped("columns", columns_of)
 def add(
     folder: IndexArgument,
     documents: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "DOCUMENTS")],

@@ -7,11 +7,12 @@ from vtkit.commands.options import (
     CollectionOption,
     NewFolderOption,
     argument,
+    columns_of,
     executed,
+    grouped,
     option,
+    options_of,
     set_option,
-    settings_of,
-    with_columns,
 )
 from vtkit.data.hub import located
 from vtkit.data.rows import Columns
@@ -24,8 +25,8 @@ from vtkit.system.outputs import refuse_existing
 
 
 @executed
-@settings_of(EncodeSettings, "max_length", "top_dimensions", "mass", "precision", "part", "join")
-@with_columns
+@options_of(EncodeSettings, "max_length", "top_dimensions", "mass", "precision", "part", "join")
+@grouped("columns", columns_of)
 def encode(
     model: Annotated[str, argument("Folder or hub id of a sparse encoder, or folder of a run.", "MODEL")],
     texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.", "TEXTS")],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import argument, executed, option, set_option, settings_of
+from vtkit.commands.options import argument, executed, option, options_of, set_option
 from vtkit.settings.evaluate import ComparisonSettings
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -15,7 +15,7 @@ from vtkit.system.interrupt import same_command_continues
 
 
 @executed
-@settings_of(ComparisonSettings, called={"measures": "--measure"}, argument="compared")
+@options_of(ComparisonSettings, called={"measures": "--measure"}, argument="compared")
 def evaluate(
     systems: Annotated[
         list[str],

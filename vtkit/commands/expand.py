@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import OutOption, argument, option, settings_of
+from vtkit.commands.options import OutOption, argument, grouped, option, options_of
+from vtkit.commands.tokenizer import casing_of
 from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
@@ -14,14 +15,14 @@ from vtkit.system.outputs import new_folder, refuse_existing, refuse_folder, wri
 NEW_TOKENS_SHOWN = 40
 
 
-@settings_of(ExpandedVocabulary, fixed={"kind": "expanded", "tokenizer": "base", "corpus": ("corpora",)})
+@options_of(ExpandedVocabulary, fixed={"kind": "expanded", "tokenizer": "base", "corpus": ("corpora",)})
+@grouped("casing", casing_of)
 def expand(
     base: Annotated[str, argument("Tokenizer to expand: hub id, folder or file.", "BASE")],
     corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS")],
     settings: ExpandedVocabulary,
+    casing: CasingSection,
     out: OutOption = None,
-    lowercase: Annotated[bool, option("Lower-case the input of BASE first.", None, "--lowercase")] = False,
-    language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
     png: Annotated[Path | None, option("Draw the curve as a PNG image.", "FILE")] = None,
     page: Annotated[Path | None, option("Write a page about it.", "FILE", "--html")] = None,
@@ -42,21 +43,21 @@ def expand(
     from vtkit.vocabulary.saved import save_tokenizer
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
-    casing = CasingSection(input="lowercase" if lowercase else "keep", language=language)
-    expansion = expand_vocabulary(load_tokenizer(located(base)), texts, settings, casing)
-    stats = expansion.stats
+    built = expand_vocabulary(load_tokenizer(located(base)), texts, settings, casing)
+    stats = built.expansion
+    assert stats is not None
     if out is not None:
         with new_folder(out) as folder:
-            save_tokenizer(expansion.tokenizer, folder)
+            save_tokenizer(built.tokenizer, folder)
     if png is not None:
         write_png(expansion_charts(stats), png)
     if page is not None:
-        write_file(page, expansion_page(stats, base, corpora, expansion.added))
-    if console.answered({**stats.to_json(), "tokens": expansion.added}):
+        write_file(page, expansion_page(stats, base, corpora, built.added))
+    if console.answered({**stats.to_json(), "tokens": built.added}):
         return
     console.write_table(COLUMNS, [cells(row) for row in stats.curve])
     console.write(f"\nstopped: {stats.why} ({stats.stopped})")
     console.write(f"{stats.added} new tokens, of which {stats.unused} do not occur in the corpus; the first:")
-    console.write("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
+    console.write("  " + " ".join(console.one_line(token, 40) for token in built.added[:NEW_TOKENS_SHOWN]))
     if out is not None:
         console.say(f'saved: {out}. In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')

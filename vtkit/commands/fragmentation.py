@@ -17,7 +17,7 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.options import argument, option
+from vtkit.commands.options import argument, grouped, option
 from vtkit.data.text import Invalid
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 SMALL_GROUP = 0.001  # languages with less than this share of the words are summed up in one row
 
 
-def fragmentation(
-    corpus: Annotated[str, argument(CORPUS_HELP, "CORPUS")],
+def named_tokenizers(
     tokenizers: Annotated[
         list[str] | None,
         option(
@@ -42,14 +41,61 @@ def fragmentation(
     ] = None,
     recipe: Annotated[Path | None, option("Compare its source and target vocabularies.", "RECIPE")] = None,
     run: Annotated[Path | None, option("Compare its source and target vocabularies.", "RUN")] = None,
-    queries: Annotated[
-        str | None,
-        option("Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS if it is a BEIR folder.", "PATH"),
-    ] = None,
+) -> list[str]:
+    """The tokenizers that are named, and those of a recipe and of a run; else the newest ones here, perhaps none."""
+    from vtkit.commands.candidates import all_candidates, of_recipe, of_run
+
+    given = tokenizers or []
+    candidates = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
+    if not given and recipe is None and run is None:
+        candidates = all_candidates()[:3]
+        if not candidates:
+            return []
+        console.say("No tokenizer is named. Name tokenizers with -t (folder, file or hub id), --recipe or --run.")
+    for each in candidates:
+        if each.is_there:
+            console.say(f"taking {each.name} ({each.what})")
+        else:
+            console.warn(
+                f"{each.name} ({each.what}) is left out: it is not here; --download fetches what is on the hub."
+            )
+    named = list(dict.fromkeys([*given, *(each.name for each in candidates if each.is_there)]))
+    if not named:
+        raise VtkitError(
+            "There is no tokenizer to compare yet: the run makes it. Run the recipe, or name a tokenizer with -t."
+        )
+    return named
+
+
+def groups_of(
     language: LanguageOption = None,
     by_language: Annotated[
         bool, option("Detect the language of each text (lingua) if its script has several.", None, "--by-language")
     ] = False,
+) -> Callable[[str], str]:
+    """The group, a language or a script, under which a text is counted."""
+    from vtkit.vocabulary.fragmentation import language_groups
+    from vtkit.vocabulary.words import script_of_text
+
+    if by_language and language is not None:
+        raise RecipeError(
+            "--language means that all texts are in one language, --by-language that they are not: give one of them."
+        )
+    if by_language:
+        return language_groups()
+    return script_of_text if language is None else lambda text: language
+
+
+@grouped("group_of", groups_of)
+@grouped("named", named_tokenizers)
+def fragmentation(
+    corpus: Annotated[str, argument(CORPUS_HELP, "CORPUS")],
+    named: list[str],
+    group_of: Callable[[str], str],
+    queries: Annotated[
+        str | None,
+        option("Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS if it is a BEIR folder.", "PATH"),
+    ] = None,
     punctuation: PunctuationOption = "keep",
     top: Annotated[int, option("Number of words and unknown characters to list.", min=0)] = 10,
     encoding_errors: EncodingErrorsOption = "strict",
@@ -61,21 +107,14 @@ def fragmentation(
     result says so.
     """
     from vtkit.vocabulary.existing import load_tokenizer
-    from vtkit.vocabulary.fragmentation import language_groups, measure_fragmentation
-    from vtkit.vocabulary.words import RULE, script_of_text
+    from vtkit.vocabulary.fragmentation import measure_fragmentation
+    from vtkit.vocabulary.words import RULE
 
-    if by_language and language is not None:
-        raise RecipeError(
-            "--language means that all texts are in one language, --by-language that they are not: give one of them."
-        )
-    named = _named(tokenizers or [], recipe, run)
     if not named:
         if not console.answered({"tokenizers": []}):
             list_candidates([], f"vtkit fragmentation {shlex.quote(corpus)} -t")
         return
     loaded = dict(zip(short_names(named), map(load_tokenizer, named), strict=True))
-    by_script = script_of_text if language is None else lambda text: language
-    group_of = language_groups() if by_language else by_script
     texts = console.tracked(texts_of(corpus, encoding_errors), "texts read")
     asked = _queries(corpus, queries, encoding_errors)
     results = measure_fragmentation(texts, loaded, queries=asked, punctuation=punctuation, group_of=group_of, top=top)
@@ -106,31 +145,6 @@ def fragmentation(
         _print_groups(results)
     for result in results:
         _print_details(result)
-
-
-def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list[str]:
-    """The tokenizers that are named, and those of a recipe and of a run; else the newest ones here, perhaps none."""
-    from vtkit.commands.candidates import all_candidates, of_recipe, of_run
-
-    candidates = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
-    if not tokenizers and recipe is None and run is None:
-        candidates = all_candidates()[:3]
-        if not candidates:
-            return []
-        console.say("No tokenizer is named. Name tokenizers with -t (folder, file or hub id), --recipe or --run.")
-    for each in candidates:
-        if each.is_there:
-            console.say(f"taking {each.name} ({each.what})")
-        else:
-            console.warn(
-                f"{each.name} ({each.what}) is left out: it is not here; --download fetches what is on the hub."
-            )
-    named = list(dict.fromkeys([*tokenizers, *(each.name for each in candidates if each.is_there)]))
-    if not named:
-        raise VtkitError(
-            "There is no tokenizer to compare yet: the run makes it. Run the recipe, or name a tokenizer with -t."
-        )
-    return named
 
 
 _FIGURES: dict[str, Callable[[Fragmentation], str]] = {
@@ -185,17 +199,17 @@ def _print_details(result: Fragmentation) -> None:
         console.write(f"\n{result.name}: what the normalizer does beyond case (share of the script's characters)")
         for loss in result.losses:
             kinds = ", ".join(f"{kind} {_percent(count, loss.characters)}" for kind, count in loss.counts.items())
-            examples = "  ".join(f"{_character(before)} → {_shown(after)}" for before, after in loss.examples[:3])
+            examples = "  ".join(f"{_character(before)} → {_visible(after)}" for before, after in loss.examples[:3])
             console.write(f"  {loss.script}: {kinds}   {examples}")
 
 
 def _character(character: str) -> str:
     if not character:
         return "no single character (a word too long, or a character known at the beginning of a word only)"
-    return f"{_shown(character)} U+{ord(character):04X}".lstrip()
+    return f"{_visible(character)} U+{ord(character):04X}".lstrip()
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     """``text`` made visible: combining marks on a circle, empty text as a word."""
     import unicodedata
 

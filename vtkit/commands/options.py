@@ -6,13 +6,14 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from vtkit.data.rows import Columns
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ STYLE: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,  # in rich's markup [transfer] would be a style, and vanish from the help
 }
+
+_NAMED = {"model": "MODEL", "tokenizer": "TOKENIZER", "retrieval": "COLLECTION", "corpus": "PATH"}
+"""Placeholders of options whose settings name something; of others FILE."""
 
 _KINDS = {"int": "N", "float": "X", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
 
@@ -125,34 +129,31 @@ def shared(name: str) -> Decorator:
     """The options of :data:`SHARED` that the command called ``name`` has, behind its own."""
     annotations = {option: Annotated[bool, of] for option, (of, lacking) in SHARED.items() if name not in lacking}
 
-    def without_shared(arguments: dict[str, Any]) -> dict[str, Any]:
+    def take_effect(download: bool = False, as_json: bool = False) -> None:
         from vtkit.data.hub import DOWNLOAD_VARIABLE
 
-        if arguments.pop("download", False):
+        if download:
             os.environ[DOWNLOAD_VARIABLE] = "1"
-        console.in_json = arguments.pop("as_json", False)
-        return arguments
+        console.in_json = as_json
 
     parameters = [
         inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
         for option, annotation in annotations.items()
     ]
-    return lambda command: _with_parameters(command, parameters, without_shared)
+    return lambda command: _with_parameters(command, parameters, take_effect)
 
 
 def _with_parameters(
-    command: Command,
-    parameters: Iterable[inspect.Parameter],
-    translated: Callable[[dict[str, Any]], dict[str, Any]],
-    instead: str = "",
+    command: Command, parameters: Sequence[inspect.Parameter], make: Callable[..., Any], argument: str = ""
 ) -> Command:
-    """``command`` with further ``parameters``, in place of the one called ``instead``; what it is called with is
-    ``translated`` to its own arguments."""
-    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != instead]
+    """``command`` with further ``parameters``, in place of its ``argument``, if that is named: what ``make`` returns
+    for their values."""
+    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != argument]
 
     @functools.wraps(command)
     def run(*given: Any, **arguments: Any) -> None:
-        command(*given, **translated(arguments))
+        made = make(**{parameter.name: arguments.pop(parameter.name) for parameter in parameters})
+        command(*given, **arguments, **({argument: made} if argument else {}))
 
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
     run.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
@@ -160,7 +161,7 @@ def _with_parameters(
     return run
 
 
-def settings_of(
+def options_of(
     section: type[Section],
     *names: str,
     fixed: Mapping[str, Any] | None = None,
@@ -191,30 +192,26 @@ def settings_of(
     )
 
 
-def with_columns(command: Command) -> Command:
-    """Options for the columns of a table of documents; the command gets them as ``columns``."""
-    from vtkit.data.rows import Columns
-
-    texts = {
-        "identity": ("--id", "Column of a table with the documents' ids; # numbers the rows. Default: by its name."),
-        "title": ("--title", "Column with the titles. Default: by its name."),
-        "text": ("--text", "Column with the texts. Default: by its name."),
-    }
+def grouped(argument: str, make: Callable[..., Any]) -> Decorator:
+    """Options that a command gets together: the parameters of ``make``, and in the command's ``argument`` what it
+    returns for their values."""
     parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[str | None, option(text, "COLUMN", given)],
-        )
-        for name, (given, text) in texts.items()
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in inspect.signature(make, eval_str=True).parameters.values()
     ]
+    return lambda command: _with_parameters(command, parameters, make, argument)
 
-    def as_columns(arguments: dict[str, Any]) -> dict[str, Any]:
-        columns = Columns(*map(arguments.pop, texts))
-        return {**arguments, "columns": columns}
 
-    return _with_parameters(command, parameters, as_columns, "columns")
+def columns_of(
+    identity: Annotated[
+        str | None,
+        option("Column of a table with the documents' ids; # numbers the rows. Default: by its name.", "COLUMN", "--id"),
+    ] = None,
+    title: Annotated[str | None, option("Column with the titles. Default: by its name.", "COLUMN")] = None,
+    text: Annotated[str | None, option("Column with the texts. Default: by its name.", "COLUMN")] = None,
+) -> Columns:
+    """The columns of a table of documents."""
+    return Columns(identity, title, text)
 
 
 def executed(command: Command) -> Command:
@@ -227,7 +224,7 @@ def executed(command: Command) -> Command:
         with executed_by(run):
             command(**arguments)
 
-    return settings_of(RunSection, argument="run")(by_executor)
+    return options_of(RunSection, argument="run")(by_executor)
 
 
 def with_options(
@@ -242,12 +239,12 @@ def with_options(
     values = {value for _, field in options.values() for value in choices(field.annotation)}
     shown = {f"`{name}`": option for name, (option, _) in options.items() if name not in values}
     parameters = [_parameter(name, option, field, shown) for name, (option, field) in options.items()]
-
-    def with_settings(arguments: dict[str, Any]) -> dict[str, Any]:
-        settings = {name: arguments.pop(name) for name in options}
-        return {**arguments, argument: make({name: value for name, value in settings.items() if value is not None})}
-
-    return lambda command: _with_parameters(command, parameters, with_settings, argument)
+    return lambda command: _with_parameters(
+        command,
+        parameters,
+        lambda **given: make({name: value for name, value in given.items() if value is not None}),
+        argument,
+    )
 
 
 def option_name(setting: str) -> str:
@@ -265,7 +262,7 @@ def _parameter(name: str, option: str, field: FieldInfo, options: Mapping[str, s
     if isinstance(default, str | int | float) and not isinstance(default, bool) and default != "":
         text += f" Default: {default}."
     mark = find_mark(field.metadata, field.annotation)
-    named = None if mark is None else "MODEL" if mark.what == "model" else "FILE"
+    named = "CODE" if name.endswith("language") else None if mark is None else _NAMED.get(mark.what, "FILE")
     typed: Any = _typed(field.annotation) | None
     annotation = Annotated[typed, typer.Option(option, help=text, metavar=named, show_default=False)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

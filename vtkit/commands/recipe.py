@@ -2,14 +2,14 @@
 
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import STYLE, PlainCommand, RecipeArgument, SetOption, option, shared
+from vtkit.commands.options import STYLE, PlainCommand, RecipeArgument, SetOption, option, options_of, shared
+from vtkit.recipe.new import NewRecipe, new_recipe
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 from vtkit.system.outputs import refuse_existing, write_file
@@ -80,39 +80,9 @@ def show_schema() -> None:
 
 
 @recipe.command("new", cls=PlainCommand)
+@options_of(NewRecipe, argument="answers")
 def write_new_recipe(
-    name: Annotated[str | None, option("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
-    language: Annotated[str | None, option("ISO 639 code of the language, or several: en,ko.", "CODE")] = None,
-    source: Annotated[
-        str | None, option("Sparse encoder to start from: hub id or folder. Default: --embedder.", "MODEL")
-    ] = None,
-    source_language: Annotated[str, option("ISO 639 code of the encoder's language.", "CODE")] = "en",
-    tokenizer: Annotated[
-        str | None,
-        option(
-            "Tokenizer whose vocabulary to use. Default: the source's own in its language, one trained on the corpus "
-            "in another.",
-            "TOKENIZER",
-        ),
-    ] = None,
-    corpus: Annotated[
-        list[str] | None, option("Text of the language or domain: .txt, .jsonl, BEIR folder. Repeatable.", "PATH")
-    ] = None,
-    parallel: Annotated[
-        list[str] | None, option("Parallel text: two tab-separated columns, source first. Repeatable.", "FILE")
-    ] = None,
-    embedder: Annotated[
-        str | None,
-        option(
-            "Dense embedder that knows the language, to start from. With --source: one that knows both languages, in "
-            "place of parallel text.",
-            "MODEL",
-        ),
-    ] = None,
-    train: Annotated[str | None, option("Collection with judged queries to fine-tune on.", "COLLECTION")] = None,
-    evaluate: Annotated[
-        list[str] | None, option("Collection to evaluate the run on. Repeatable.", "COLLECTION")
-    ] = None,
+    answers: NewRecipe,
     out: Annotated[Path | None, option("File to write. Default: NAME.toml here.", "FILE")] = None,
 ) -> None:
     """Write a first recipe, with comments.
@@ -121,66 +91,59 @@ def write_new_recipe(
     to the recipe's folder.
     """
     from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
 
     if out is not None:
         refuse_existing(out)
     if sys.stdin.isatty():
-        name = name or _ask("Name of the run")
-        language = language or _ask("Language searched in (ISO 639 code, such as ko)")
-        if not embedder:
-            source = source or _ask("Sparse encoder to start from (hub id or folder; Enter: a dense embedder)", True)
-        if not source:
-            embedder = embedder or _ask("Dense embedder to start from (hub id or folder)")
-        own = source_language in language.split(",")
-        default = "the source's own" if own else "train one on a corpus"
-        if source:
-            tokenizer = tokenizer or _ask(f"Tokenizer whose vocabulary to use (Enter: {default})", optional=True)
-        trains = bool(source) and not tokenizer and not own
-        corpus = corpus or _ask_list("Corpora for training" + ("" if trains else " (Enter: none)"), not trains)
-        if source and not own:
-            parallel = parallel or _ask_list("Parallel text, tab-separated (Enter: none)", optional=True)
-        if source and not own and not parallel:
-            embedder = embedder or _ask("Embedder that knows both languages (Enter: none)", optional=True)
-        train = train or _ask("Collection to fine-tune on (Enter: none)", optional=True)
-        evaluate = evaluate or _ask_list("Collections to judge the run on (Enter: none)", optional=True)
-    out = out or Path(f"{name}.toml")
+        answers = _prompted(answers)
+    out = out or Path(f"{answers.name}.toml")
     refuse_existing(out)
-
-    written = partial(as_written_in, out.absolute().parent)
-    text = new_recipe(
-        name=name,
-        language=language,
-        source=written(source, "model") if source else None,
-        source_language=source_language,
-        lowercase=source is not None and reads_lower_case(source),
-        tokenizer=written(tokenizer, "tokenizer") if tokenizer else None,
-        corpus=[written(entry, "corpus") for entry in corpus or ()],
-        parallel=[written(entry, "pairs") for entry in parallel or ()],
-        embedder=written(embedder, "model") if embedder else None,
-        train=written(train, "retrieval") if train else None,
-        evaluate=[written(entry, "retrieval") for entry in evaluate or ()],
-    )
+    text = new_recipe(answers, out.absolute().parent)
     load_recipe(out, text=text)
     write_file(out, text)
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
-    if train and not source:
+    if answers.train and not answers.source:
         console.say("Judged queries choose the weight of the index; training units on them is commented out.")
-    if source and source_language not in (language or "").split(",") and not parallel and not embedder:
+    own = answers.source_language in (answers.language or "").split(",")
+    if answers.source and not own and not answers.parallel and not answers.embedder:
         console.warn(
-            f"there is no bridge from {source_language} to {language}: new tokens start without a meaning, and the "
-            "encoder learns the texts from adaptation alone. Give sentence pairs or a dictionary (--parallel), an "
-            "embedder that knows both languages (--embedder), or another --source-language."
+            f"there is no bridge from {answers.source_language} to {answers.language}: new tokens start without a "
+            "meaning, and the encoder learns the texts from adaptation alone. Give sentence pairs or a dictionary "
+            "(--parallel), an embedder that knows both languages (--embedder), or another --source-language."
         )
 
 
-def _ask(question: str, optional: bool = False) -> str:
-    answer: str = typer.prompt(question, err=True, default="" if optional else None, show_default=False)
-    if not console.is_utf8(answer):
-        raise RecipeError("The answer is not UTF-8. Set the terminal and the locale to UTF-8, and start again.")
-    return answer.strip()
+def _prompted(answers: NewRecipe) -> NewRecipe:
+    """``answers``, those that are missing from the terminal."""
+    given = dict(answers)
 
+    def ask(name: str, question: str, optional: bool = False) -> None:
+        if given[name]:
+            return
+        several = isinstance(given[name], tuple)
+        question += ", several with commas between" if several else ""
+        answer: str = typer.prompt(question, err=True, default="" if optional else None, show_default=False)
+        if not console.is_utf8(answer):
+            raise RecipeError("The answer is not UTF-8. Set the terminal and the locale to UTF-8, and start again.")
+        parts = tuple(filter(None, map(str.strip, answer.split(",") if several else [answer])))
+        given[name] = parts if several else next(iter(parts), None)
 
-def _ask_list(question: str, optional: bool = False) -> list[str]:
-    answer = _ask(f"{question}, several with commas between", optional)
-    return [entry.strip() for entry in answer.split(",") if entry.strip()]
+    ask("name", "Name of the run")
+    ask("language", "Language searched in (ISO 639 code, such as ko)")
+    if not given["embedder"]:
+        ask("source", "Sparse encoder to start from (hub id or folder; Enter: a dense embedder)", True)
+    source, own = given["source"], given["source_language"] in given["language"].split(",")
+    if source:
+        default = "the source's own" if own else "train one on a corpus"
+        ask("tokenizer", f"Tokenizer whose vocabulary to use (Enter: {default})", True)
+    else:
+        ask("embedder", "Dense embedder to start from (hub id or folder)")
+    trains = bool(source) and not given["tokenizer"] and not own
+    ask("corpus", "Corpora for training" + ("" if trains else " (Enter: none)"), not trains)
+    if source and not own:
+        ask("parallel", "Parallel text, tab-separated (Enter: none)", True)
+        if not given["parallel"]:
+            ask("embedder", "Embedder that knows both languages (Enter: none)", True)
+    ask("train", "Collection to fine-tune on (Enter: none)", True)
+    ask("evaluate", "Collections to judge the run on (Enter: none)", True)
+    return NewRecipe(**given)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vtkit.commands.options import CollectionOption, SearchedArgument, WhereOption, argument, option
+from vtkit.commands.options import CollectionOption, SearchedArgument, WhereOption, argument, grouped, option
 from vtkit.data.document_files import is_blank, read_query_file, standard_input
 from vtkit.data.sources import QUERY_FORMS
 from vtkit.search.results import NO_WORD, readable
@@ -42,11 +42,8 @@ QueryLanguageOption = Annotated[
 HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain RANK shows the tokens of a score."
 
 
-def search(
-    run: SearchedArgument,
+def sought(
     query: Annotated[str | None, argument("What to search for. Default: prompt for queries.", "QUERY")] = None,
-    top: Annotated[int, option("How many results.", None, "--top", "-k", min=1)] = 10,
-    offset: Annotated[int, option("Leave out so many results before these.", None, "--offset", min=0)] = 0,
     batch: Annotated[
         str | None,
         option(
@@ -55,33 +52,51 @@ def search(
             "FILE",
         ),
     ] = None,
-    model: ModelOption = None,
-    collection: CollectionOption = None,
-    query_language: QueryLanguageOption = None,
-    where: WhereOption = None,
-    why: Annotated[
-        bool, option("Show what each word of the query adds to each score, and by which tokens.", None, "--why")
-    ] = False,
     unit: Annotated[
         str | None,
         option("Instead of a query: the documents in which a token or latent unit weighs most.", "NAME_OR_NUMBER"),
     ] = None,
+) -> tuple[str | None, str | None, str | None]:
+    """What to search for: a query, a file of queries, or a unit; nothing: queries are prompted for."""
+    if sum(given is not None for given in (query, batch, unit)) > 1:
+        raise RecipeError("Give a query, a file of them with --batch, or a --unit.")
+    if query is not None and is_blank(query):
+        raise RecipeError("The query is empty: there is nothing to search for.")
+    return query, batch, unit
+
+
+def index_of(
+    model: ModelOption = None, collection: CollectionOption = None, query_language: QueryLanguageOption = None
+) -> dict[str, str | None]:
+    """Which index of a run, and the language of its queries, as :func:`vtkit.pipeline.search.open_searcher` has it."""
+    return {"model": model, "collection": collection, "query_language": query_language}
+
+
+@grouped("asked", sought)
+@grouped("index", index_of)
+def search(
+    run: SearchedArgument,
+    asked: tuple[str | None, str | None, str | None],
+    index: dict[str, str | None],
+    top: Annotated[int, option("How many results.", None, "--top", "-k", min=1)] = 10,
+    offset: Annotated[int, option("Leave out so many results before these.", None, "--offset", min=0)] = 0,
+    where: WhereOption = None,
+    why: Annotated[
+        bool, option("Show what each word of the query adds to each score, and by which tokens.", None, "--why")
+    ] = False,
 ) -> None:
     """Search the index of a run or of a folder.
 
     Without a query, the command prompts for queries, or reads one per line from standard input. Loading takes seconds,
     a search milliseconds.
     """
-    if sum(given is not None for given in (query, batch, unit)) > 1:
-        raise RecipeError("Give a query, a file of them with --batch, or a --unit.")
-    if query is not None and is_blank(query):
-        raise RecipeError("The query is empty: there is nothing to search for.")
+    query, batch, unit = asked
     if why and batch is not None and not console.in_json:
         raise RecipeError("--why with --batch: a TREC run has no room for reasons. Add --json, or leave out --why.")
     queries = read_query_file(batch) if batch is not None else []
     if batch is not None and not queries:
         raise VtkitError(f"{batch} has no query.")
-    searcher = _opened(run, model, collection, query_language)
+    searcher = _opened(run, **index)
     find = partial(searcher.search, skip=offset, where=where, why=why)
     if batch is not None:
         answers = find([each.text for each in queries], top)
@@ -107,14 +122,14 @@ def explain(
     """
     if is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
-    _print_explanation(_opened(run, model, collection).explain(query, document_id))
+    _print_explanation(_opened(run, model=model, collection=collection).explain(query, document_id))
 
 
-def _opened(run: Path, model: str | None, collection: str | None, query_language: str | None = None) -> Searcher:
+def _opened(run: Path, **index: Any) -> Searcher:
     with kept_for_good():
         from vtkit.pipeline.search import open_searcher
 
-        return open_searcher(run, model=model, collection=collection, query_language=query_language)
+        return open_searcher(run, **index)
 
 
 def shown_tokens(pairs: Weighted) -> str:

@@ -3,7 +3,7 @@
 import sys
 from typing import Annotated, Literal
 
-from vtkit.commands.options import argument, option, settings_of
+from vtkit.commands.options import argument, option, options_of
 from vtkit.deploy.limits import Limits
 from vtkit.system import console
 from vtkit.system.errors import MissingExtra
@@ -17,7 +17,7 @@ CALLED = {
 }
 
 
-@settings_of(Limits, called=CALLED)
+@options_of(Limits, called=CALLED)
 def serve(
     served: Annotated[
         list[str],
@@ -27,8 +27,6 @@ def serve(
         ),
     ],
     settings: Limits,
-    host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, option("Port; 0 takes any free one.", min=0, max=65535)] = 8080,
     model: Annotated[
         list[str] | None,
         option(
@@ -56,7 +54,7 @@ def serve(
     from vtkit.data.hub import located
     from vtkit.pipeline.search import open_served
 
-    bound = server.bind(host, port)
+    bound = server.bind(settings.host, settings.port)
     names = [located(name) for name in served]
     console.say(f"loading {', '.join(served)}, which takes some seconds")
     with kept_for_good():
@@ -69,4 +67,4 @@ def serve(
         console.write(f"serving {', '.join(served)} on {address}")
         sys.stdout.flush()
 
-    server.serve(opened, settings, host, bound, ready)
+    server.serve(opened, settings, bound, ready)

@@ -15,9 +15,10 @@ from vtkit.commands.options import (
     NewFolderOption,
     PlainCommand,
     argument,
+    grouped,
     option,
+    options_of,
     set_option,
-    settings_of,
     shared,
 )
 from vtkit.settings.casing import CasingSection
@@ -49,15 +50,23 @@ def build_specification(
     _build(lambda: build_tokenizer(specification, settings or []), out)
 
 
+def casing_of(
+    lowercase: Annotated[bool, option("Lower-case the input first.", None, "--lowercase")] = False,
+    language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
+) -> CasingSection:
+    """The input casing of a tokenizer that is built."""
+    return CasingSection(input="lowercase" if lowercase else "keep", language=language)
+
+
 @tokenizer.command("train", cls=PlainCommand)
 @shared("tokenizer")
-@settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
+@options_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
+@grouped("casing", casing_of)
 def train_tokenizer(
     corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS")],
     out: NewFolderOption,
     settings: TrainedVocabulary,
-    lowercase: Annotated[bool, option("Lower-case the input.", None, "--lowercase")] = False,
-    language: Annotated[str | None, option("Language whose lower case it is: tr or az make I to ı.", "CODE")] = None,
+    casing: CasingSection,
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Learn a vocabulary from corpora.
@@ -67,7 +76,6 @@ def train_tokenizer(
     from vtkit.vocabulary.specification import build
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
-    casing = CasingSection(input="lowercase" if lowercase else "keep", language=language)
     _build(lambda: build(settings, casing, texts), out)
 
 

@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from vtkit.commands.options import NewFolderOption, argument, option, option_name, set_option, with_options
+from vtkit.settings.recipe import RecipeSection
 from vtkit.settings.transfer import ARGUMENTS, METHODS
 from vtkit.system import console
 from vtkit.system.outputs import new_folder
 
 Files = list[str] | None
 
-GIVEN = {  # what methods need, by the names that they have as arguments
+GIVEN = {  # what methods need, by the names that they have as arguments, and the seed
     name: (option_name(name), METHODS[method].model_fields[setting])
     for name, ((method, setting), *_) in ARGUMENTS.items()
     if name != "corpus"
-}
+} | {"seed": ("--seed", RecipeSection.model_fields["seed"])}
 
 
 @with_options(GIVEN)
@@ -36,7 +37,6 @@ def transfer(
         Files, option("Target text, to count the bias on (and for focus to train on). Repeatable.", "FILE")
     ] = None,
     others: Annotated[Files, set_option("[transfer] or [casing]", "casing.output=mask", "SECTION.KEY=VALUE")] = None,
-    seed: Annotated[int, option("Seed of methods that sample.", min=0)] = 42,
 ) -> None:
     """Move an encoder onto another vocabulary, without a recipe.
 
@@ -54,7 +54,6 @@ def transfer(
             corpus=corpus or (),
             settings=others or (),
             **settings,
-            seed=seed,
             work_folder=work,
         )
         from vtkit.transfer.provenance import PROVENANCE  # takes seconds

@@ -95,7 +95,7 @@ class EmbedRequest(BaseModel):
         | Ids,
     )
     @classmethod
-    def _listed(cls, inputs: Any) -> Any:
+    def _as_list(cls, inputs: Any) -> Any:
         if inputs in ("", []):
             raise Refusal(400, "`inputs` cannot be empty", "Empty")
         ids = isinstance(inputs, list) and bool(inputs) and all(type(number) is int for number in inputs)
@@ -222,7 +222,7 @@ class Failure(TypedDict):
 class Service:
     """The routes as an ASGI application, with metrics."""
 
-    def __init__(self, served: Served, limits: Limits, host: str) -> None:
+    def __init__(self, served: Served, limits: Limits) -> None:
         self.served, self.limits = served, limits
         self.under_way = 0
         self.registry = registry = CollectorRegistry()
@@ -241,7 +241,7 @@ class Service:
         )
         under_way = Gauge("vtkit_requests_under_way", "Requests not answered yet.", registry=registry)
         under_way.set_function(lambda: self.under_way)
-        hosts = [*LOCAL, "[::1]"] if host in LOCAL else ["*"]
+        hosts = [*LOCAL, "[::1]"] if limits.host in LOCAL else ["*"]
         refusals = (HTTPException, Refusal, RequestValidationError, ClientDisconnect, VtkitError, Exception)
         self.app = FastAPI(
             title="vtkit serve",
@@ -478,7 +478,7 @@ async def _rows(vectors: sparse.csr_matrix) -> AsyncIterator[bytes]:
         yield f"{',' if number else '['}[{row}]{']' if number == vectors.shape[0] - 1 else ''}".encode()
 
 
-def _named(tokens: Weighted) -> list[dict[str, Any]]:
+def _weights_by_name(tokens: Weighted) -> list[dict[str, Any]]:
     return [{"token": token, "weight": weight} for token, weight in tokens]
 
 
@@ -493,10 +493,11 @@ def _answer(found: Found, asked: Settings, run: str) -> dict[str, Any]:
             "parts": parts,
             "passage": result.passage,
             "score": result.score,
-            "tokens": _named(result.tokens),
-            "special_tokens": _named(result.special_tokens),
+            "tokens": _weights_by_name(result.tokens),
+            "special_tokens": _weights_by_name(result.special_tokens),
             "words": [
-                word._asdict() | {"tokens": _named(word.tokens), "terms": _named(word.terms)} for word in result.words
+                word._asdict() | {"tokens": _weights_by_name(word.tokens), "terms": _weights_by_name(word.terms)}
+                for word in result.words
             ],
             "fields": {
                 name: value for name, value in result.fields.items() if asked.fields is None or name in asked.fields
@@ -509,8 +510,8 @@ def _answer(found: Found, asked: Settings, run: str) -> dict[str, Any]:
         "run": run,
         "query": found.query,
         "warnings": list(found.warnings),
-        "tokens": _named(found.tokens),
-        "special_tokens": _named(found.special_tokens),
+        "tokens": _weights_by_name(found.tokens),
+        "special_tokens": _weights_by_name(found.special_tokens),
         "results": results,
         "next": following if len(results) == asked.top and following <= LAST_OFFSET else None,
     }

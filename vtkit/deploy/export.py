@@ -39,7 +39,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         collection = Collection.of(postings, documents, target, source.searcher.kinds, top_dimensions)
     with new_folder(out) as folder:
         console.say("writing the model as ONNX")
-        checked = write_portable(source, folder, target)
+        texts, difference, cosine = write_portable(source, folder, target)
         program = SCRIPTS / f"{target.name}.py"
         if program.is_file() and (collection is not None or target.registers_models):
             shutil.copyfile(program, folder / "index.py")
@@ -54,14 +54,14 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             documents=0 if collection is None else int(np.count_nonzero(collection.vectors.getnnz(axis=1))),
             dimensions=json.loads((folder / "settings.json").read_text("utf-8"))["dimensions"],
             queries=len(source.queries),
-            largest_difference=checked.largest_difference,
-            quantised_cosine=checked.quantised_cosine,
+            largest_difference=difference,
+            quantised_cosine=cosine,
             step=None if collection is None else collection.step,
             results_kept=write_replay(source, folder, collection),
             characters_replaced=sum(replaced.values()),
             documents_replaced=len(replaced),
         )
         write_record(folder / "export.json", exported.to_json(), files_of(folder))
-        text = readme(source, target, checked.texts, collection, exported, facts)
+        text = readme(source, target, texts, collection, exported, facts)
         (folder / "README.md").write_text(text, encoding="utf-8")
     return exported

@@ -1,4 +1,4 @@
-"""Limits of a server's requests, beyond which it refuses, so that memory stays bounded; and refusals."""
+"""Address and limits of a server, beyond which it refuses requests, so that memory stays bounded; and refusals."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,13 @@ from vtkit.settings.types import PositiveInt, Section
 
 
 class Limits(Section):
-    """The limits; defaults are those of text-embeddings-inference, if it has the same limit."""
+    """Address and limits; defaults are those of text-embeddings-inference, if it has the same limit."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 lets other machines in."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """Port; 0 takes any free one."""
 
     truncate: bool = True
     """Cut longer texts, as by default, or refuse them, unless a request says otherwise."""

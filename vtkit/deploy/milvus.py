@@ -25,7 +25,7 @@ def _row(entry: Entry, columns: Sequence[str]) -> str:
     return json_line({"number": entry.number, **texts, "weights": entry.vector(), **fields})
 
 
-def _condition(name: str, kind: Kind, value: Any) -> str:
+def _expression(name: str, kind: Kind, value: Any) -> str:
     shown = json.dumps(value, ensure_ascii=False)
     if kind == "words":
         return f"array_contains({name}, {shown})"
@@ -33,5 +33,5 @@ def _condition(name: str, kind: Kind, value: Any) -> str:
 
 
 TARGET = Target(
-    name="milvus", write=write, condition=_condition, own_names=("number", "id", "title", "text", "weights")
+    name="milvus", write=write, condition=_expression, own_names=("number", "id", "title", "text", "weights")
 )

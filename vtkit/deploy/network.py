@@ -5,7 +5,6 @@ are changed so that engines which pool themselves, ``max_i log(1 + ReLU(logit_i)
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,15 +111,6 @@ class EngineInputs(nn.Module):
         return self.network(inputs, further[0])[1]
 
 
-@dataclass(frozen=True)
-class Checked:
-    """The differences of the files' weights from those of :func:`vtkit.encoder.encoding.encode` on some texts."""
-
-    texts: int
-    largest_difference: float  # of a weight, in float32
-    quantised_cosine: float  # mean cosine of the 8-bit vectors; below LEAST_COSINE there is no such file
-
-
 def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False, double_logarithm: bool = False) -> None:
     """Write ``model.onnx`` into ``folder``.
 
@@ -186,18 +176,22 @@ def write_torchscript(
     _difference(encoder, "TorchScript", encode(encoder, texts, max_length), sparse.vstack(rows, "csr"))
 
 
-def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
+def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> tuple[float, float]:
     """Compare ``model.onnx`` in ``folder`` with vtkit's own vectors of ``texts``, and write ``model_quantized.onnx``
-    beside it: as small as its mean cosine allows, and not at all if that stays below :data:`LEAST_COSINE`."""
+    beside it: as small as its mean cosine allows, and not at all if that stays below :data:`LEAST_COSINE`.
+
+    Returns:
+        The largest difference of a weight, in float32, and the mean cosine of the 8-bit vectors.
+    """
     expected = encode(encoder, texts, max_length, description="checking")
     difference = _difference(encoder, "ONNX", expected, run_onnx(folder / MODEL, encoder, texts, max_length))
     for whole in (True, False):
         quantise(encoder, folder, whole=whole)
         cosine = mean_cosine(expected, run_onnx(folder / QUANTISED, encoder, texts, max_length))
         if cosine >= LEAST_COSINE:
-            return Checked(len(texts), difference, cosine)
+            return difference, cosine
     (folder / QUANTISED).unlink()
-    return Checked(len(texts), difference, cosine)
+    return difference, cosine
 
 
 def run_onnx(path: Path, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> sparse.csr_matrix:

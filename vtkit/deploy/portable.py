@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from vtkit.data.document_files import is_blank
 from vtkit.data.sampling import spread
 from vtkit.deploy.documents import DEPTH, Collection, json_line
-from vtkit.deploy.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
+from vtkit.deploy.network import TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.deploy.target import Target
 from vtkit.encoder.asymmetric import dimension_names, own_output, query_side, query_table
 from vtkit.encoder.checkpoint import save_encoder
@@ -114,14 +114,16 @@ def _spread(searcher: Searcher, count: int) -> list[str]:
     return [f"{entry.title} {entry.text}".strip() for entry in entries]
 
 
-def write_portable(source: Source, folder: Path, target: Target) -> Checked:
-    """Fill ``folder`` with the encoder, and compare its network with it."""
+def write_portable(source: Source, folder: Path, target: Target) -> tuple[int, float, float]:
+    """Fill ``folder`` with the encoder, and compare its network with it: the number of texts, and what
+    :func:`~vtkit.deploy.network.check_onnx` finds."""
     encoder = source.encoder
     encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
     save_encoder(encoder, folder)
     doubled = target.double_logarithm and source.inference_free
     write_onnx(encoder, folder, types=target.token_types, double_logarithm=doubled)
-    checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
+    texts = [*source.texts(), *source.queries][:QUERIES]
+    differences = check_onnx(encoder, folder, texts, source.document_length)
     side = _query_transformer(encoder)
     if side is not None:
         (folder / "query").mkdir(exist_ok=True)
@@ -137,7 +139,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Checked:
                 shutil.copyfile(kept, folder / copy)
     (folder / SETTINGS).write_text(json.dumps(_settings(source), indent=1, ensure_ascii=False), encoding="utf-8")
     shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
-    return checked
+    return len(texts), *differences
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:

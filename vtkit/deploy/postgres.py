@@ -89,7 +89,7 @@ def _cell(value: Any) -> str:
     return str(value).translate(_ESCAPES)
 
 
-def _condition(name: str, kind: Kind, value: Any) -> str:
+def _sql_condition(name: str, kind: Kind, value: Any) -> str:
     quoted = "'" + str(value).replace("'", "''") + "'"
     if kind == "words":
         return f'{quoted} = ANY("{name}")'
@@ -97,5 +97,5 @@ def _condition(name: str, kind: Kind, value: Any) -> str:
 
 
 TARGET = Target(
-    name="postgres", write=write, condition=_condition, refused=NUL, refused_in_names=QUOTES, own_names=OWN_NAMES
+    name="postgres", write=write, condition=_sql_condition, refused=NUL, refused_in_names=QUOTES, own_names=OWN_NAMES
 )

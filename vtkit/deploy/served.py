@@ -111,7 +111,7 @@ class Served:
         texts: list[str] = []
         for request in requests:
             try:
-                taken = [self._text(text, kind.side) for text in request]
+                taken = [self._as_text(text, kind.side) for text in request]
                 if not kind.truncate:
                     self._refuse_long(taken, kind.side)
                 rows.append(slice(len(texts), len(texts) + len(taken)))
@@ -126,7 +126,7 @@ class Served:
             vectors, _ = pruned(vectors, self.candidates, self.mass, Dimensions.of(self.encoder).power)
         return [row if isinstance(row, Exception) else vectors[row] for row in rows]
 
-    def _text(self, text: Text, side: Side) -> str:
+    def _as_text(self, text: Text, side: Side) -> str:
         if isinstance(text, str):
             return text
         known = len(dimension_names(self.encoder))

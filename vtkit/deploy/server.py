@@ -29,18 +29,19 @@ CHANGED_SECONDS = 1.0  # between two looks at whether an index has changed
 KEEP_ALIVE_SECONDS = 30  # lifetime of an idle connection
 
 
-def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready: Callable[[str], None]) -> None:
-    """Answer requests on ``bound``, a socket of ``host``, until SIGTERM or Ctrl-C; then accept no more, and end when
-    those in progress are answered. A second Ctrl-C ends at once. ``ready`` gets the address when the server accepts
-    requests."""
+def serve(served: Served, limits: Limits, bound: socket.socket, ready: Callable[[str], None]) -> None:
+    """Answer requests on ``bound``, a socket of ``limits.host``, until SIGTERM or Ctrl-C; then accept no more, and end
+    when those in progress are answered. A second Ctrl-C ends at once. ``ready`` gets the address when the server
+    accepts requests."""
     from vtkit.deploy.app import HEADERS, Service
 
+    host = limits.host
     with _refused(host, bound.getsockname()[1]):  # another server may have bound the same port, and listened first
         bound.listen(BACKLOG)
     shown = f"[{host}]" if ":" in host else host
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # else it logs every client that disconnects
     config = Config(
-        Service(served, limits, host),
+        Service(served, limits),
         http=_Connection,
         headers=list(HEADERS.items()),
         lifespan="off",

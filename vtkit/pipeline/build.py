@@ -3,6 +3,7 @@ judgements."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -33,7 +34,7 @@ from vtkit.pipeline.steps.encode_corpus import EncodedSet, EncodeResult
 from vtkit.pipeline.steps.fusion import FUSION, FusionResult
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.new import as_written_in, new_recipe, reads_lower_case
+from vtkit.recipe.new import NewRecipe, new_recipe
 from vtkit.search.drift import BUILT, UNTRIMMED
 from vtkit.search.folders import copy_index, encode_folder, index_folder
 from vtkit.search.index_info import RECORD
@@ -103,11 +104,8 @@ class BuiltIndex(Result):
 def build_index(
     documents: str,
     out: Path,
+    answers: NewRecipe,
     *,
-    language: str | None = None,
-    embedder: str | None = None,
-    source: str | None = None,
-    parallel: Sequence[str] = (),
     columns: Columns = RECOGNISED,
     settings: Sequence[str] = (),
     threads: int | None = None,
@@ -116,8 +114,7 @@ def build_index(
     written into it and run. A build that was interrupted continues.
 
     Args:
-        language: ISO 639 code, or several separated by commas; None: detected.
-        embedder, source, parallel: as in :func:`~vtkit.recipe.new.new_recipe`.
+        answers: what the recipe starts from; without a language, that of the documents is detected.
         columns: of a table of documents.
         settings: override those of the recipe.
 
@@ -131,27 +128,19 @@ def build_index(
     read = read_document_file(documents, columns)
     if not any(document.contents.strip() for document in read):
         raise DataError(f"{documents}: none of its {len(read):,} documents has a text. Name its column with --text.")
+    language, source = answers.language, answers.source
     language = language or languages_of(RetrievalSet(out.name, read, [], {}).contents)
     if language is None:
         raise RecipeError("The documents do not show their language. Give it with --language.")
     folder = out.absolute()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._") or "index"
     pieces = [*islice((piece for document in read for piece in _pieces(document.contents)), TRIMMED)]
-    recipe_of = partial(
-        new_recipe,
-        name=name,
-        language=language,
-        source=source and as_written_in(folder, source, "model"),
-        lowercase=source is not None and reads_lower_case(source),
-        embedder=embedder and as_written_in(folder, embedder, "model"),
-        parallel=[as_written_in(folder, file, "pairs") for file in parallel],
-        corpus=[f"./{TEXTS if source is None else CORPUS}"],
-        documents=f"./{CORPUS}",
-        trimmed=len(pieces) >= TRIMMED,
-    )
+    corpus = (os.path.relpath(folder / (TEXTS if source is None else CORPUS)),)
+    answers = answers.model_copy(update={"name": name, "language": language, "corpus": corpus})
+    recipe_of = partial(new_recipe, answers, folder, documents=f"./{CORPUS}", trimmed=len(pieces) >= TRIMMED)
     text = recipe_of()
     recipe = load_recipe(out / RECIPE, list(settings), text=text).recipe
-    model = located(str(embedder or source))
+    model = located(str(answers.embedder or source))
     tokens = sum(map(len, whole_ids(load_tokenizer(model), pieces)))
     alone = source is None and tokens < ENOUGH * latent_units.FEWEST_TOKENS
     wanted = not alone and recipe.index.passages is None and "index.passages=none" not in settings

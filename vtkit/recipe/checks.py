@@ -26,7 +26,6 @@ from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import Problem, plain, refusal
 from vtkit.recipe.write import toml_value
 from vtkit.settings.analysers import EXTRAS, missing_packages, refused
-from vtkit.settings.engines import NEEDS
 from vtkit.settings.engines import missing_packages as missing_engine_packages
 from vtkit.settings.named import Named, local_path
 from vtkit.settings.recipe import Recipe, Specification
@@ -199,7 +198,7 @@ def _package_faults(recipe: Recipe) -> Iterator[_Missing]:
             yield _Missing(setting, f"{why}. Set {full}.")
     if packages := missing_engine_packages(engine):
         exact = 'index.engine to "exact"'
-        yield _Missing("index.engine", needs(toml_value(engine), " and ".join(packages), NEEDS[engine].extra, exact))
+        yield _Missing("index.engine", needs(toml_value(engine), " and ".join(packages), engine, exact))
 
 
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind, str | None]]:

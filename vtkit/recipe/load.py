@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.data.sources import is_public
-from vtkit.recipe.problems import Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
+from vtkit.recipe.problems import Problem, clipped, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_several, takes_text
 from vtkit.settings.named import Named, find_mark, named_things
 from vtkit.settings.recipe import AXES, Recipe, Specification
@@ -238,7 +238,7 @@ class _Reading:
             what = unknown_setting(setting.split("."), tables_in(above.annotation) if above else [Recipe])
         elif not is_toml and text[:1] in ("[", "{") and not (field and takes_text(field.annotation)):
             example = f'--set \'{setting}=["a", "b"]\''
-            what = f"not valid TOML: {cut(plain(text))}. A list is written {example}."
+            what = f"not valid TOML: {clipped(plain(text))}. A list is written {example}."
         if what:
             self.problems.append(Problem(place, setting, what))
             return

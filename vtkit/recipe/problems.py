@@ -38,7 +38,7 @@ def refusal(shown: str, problems: Iterable[Problem], verdict: str = "cannot be r
     lines = [f"{plain(shown)} {verdict}:"]
     for problem in listed:
         label = f"{problem.place:<{width}}  " if width else ""
-        setting = f"{cut(plain(problem.setting), _LONGEST_SETTING)}: " if problem.setting else ""
+        setting = f"{clipped(plain(problem.setting), _LONGEST_SETTING)}: " if problem.setting else ""
         lines.append(f"  {label}{setting}{problem.what}".replace("\n", "\n    "))
     lines += [f"  ... and {further} more"] if further > 0 else []
     return RecipeError("\n".join(lines))
@@ -51,11 +51,11 @@ def _order(place: str) -> tuple[bool, list[str | int]]:
 
 
 def shown_value(value: Any) -> str:
-    """A value as the recipe writes it, cut if it is long."""
-    return "a table" if isinstance(value, dict) else cut(plain(toml_value(value)))
+    """A value as the recipe writes it, clipped if it is long."""
+    return "a table" if isinstance(value, dict) else clipped(plain(toml_value(value)))
 
 
-def cut(text: str, longest: int = _LONGEST_VALUE) -> str:
+def clipped(text: str, longest: int = _LONGEST_VALUE) -> str:
     """``text``, with dots in place of everything beyond ``longest`` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 

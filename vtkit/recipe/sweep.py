@@ -71,7 +71,7 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
         raise RecipeError(f"{base.shown}: [sweep] has {count:,} cells, and at most {MOST_CELLS:,} can be run.")
     last = [setting.rpartition(".")[2] for setting in settings]  # or all of it, where two have the same
     heads = tuple(part if last.count(part) == 1 else whole for part, whole in zip(last, settings, strict=True))
-    shown = {setting: _shown(values) for setting, values in section.values.items()}
+    shown = {setting: _labels_of(values) for setting, values in section.values.items()}
     slugs = {setting: _slugs(labels) for setting, labels in shown.items()}
     named = {
         axis: dict(zip(of, _slugs(list(of)), strict=True))
@@ -129,7 +129,7 @@ def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[
     return done
 
 
-def _shown(values: Sequence[Any]) -> list[str]:
+def _labels_of(values: Sequence[Any]) -> list[str]:
     """Values as tables show them: the last part of a path, if these parts differ."""
     whole = [value if isinstance(value, str) else toml_value(value) for value in values]
     short = [

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from vtkit.encoder.documents import pruned
 from vtkit.search.index_info import REBUILD, Ids, IndexInfo, Scores
 from vtkit.search.passages import Passages, best_documents
-from vtkit.settings.engines import NEEDS, Engine, missing_packages
+from vtkit.settings.engines import Engine, missing_packages
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
 from vtkit.system.errors import DataError, MissingExtra
@@ -162,7 +162,7 @@ def require_engine(engine: Engine) -> None:
     """Check that the packages of ``engine`` are installed."""
     missing = missing_packages(engine)
     if missing:
-        raise MissingExtra(f"The engine {engine}", " and ".join(missing), NEEDS[engine].extra)
+        raise MissingExtra(f"The engine {engine}", " and ".join(missing), engine)
 
 
 def reach_engine(index: IndexSection) -> None:

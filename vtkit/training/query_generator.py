@@ -70,11 +70,11 @@ class QueryGenerator(HoldsModels):
         try:
             written: list[list[str]] = json.loads(file.read_text("utf-8"))
         except (OSError, ValueError):
-            written = self._write(texts, seed)
+            written = self._sampled(texts, seed)
             write_atomically(file, json.dumps(written, ensure_ascii=False))
         return written
 
-    def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:
+    def _sampled(self, texts: Sequence[str], seed: int) -> list[list[str]]:
         read = self.tokenizer(
             list(texts), truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
         ).to(self.model.device)

@@ -214,7 +214,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
     ) -> None:
         if logs and "loss" in logs:
-            self.bar.advance(0, _words(logs, self.parts))
+            self.bar.advance(0, _progress(logs, self.parts))
             console.note(f"step {state.global_step}  {logs}")
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -226,7 +226,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             (checkpoint / COMPLETE).touch()
 
 
-def _words(logs: Mapping[str, float], parts: Sequence[str] = ()) -> str:
+def _progress(logs: Mapping[str, float], parts: Sequence[str] = ()) -> str:
     """Loss and its parts, active dimensions of queries and documents, λ where it is found while training, speed."""
     words = [f"loss {float(logs['loss']):.3f}"]
     if len(shown := [f"{part.replace('_', ' ')} {float(logs[part]):.3f}" for part in parts if part in logs]) > 1:

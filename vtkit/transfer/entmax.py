@@ -43,7 +43,7 @@ def entmax_rows(queries: NDArray[np.floating], anchors: NDArray[np.floating], al
     Returns:
         Float64 rows that sum to one; columns sorted.
     """
-    _check(queries, anchors, alpha)
+    _refuse_unfit(queries, anchors, alpha)
     if alpha - 1 < NEARLY_SOFTMAX:
         return None
     blocks = [csr_matrix((0, len(anchors)), dtype=np.float64)]
@@ -199,7 +199,7 @@ def _sparse(space: Space, queries: torch.Tensor, alpha: float) -> csr_matrix:
     return block
 
 
-def _check(queries: NDArray[np.floating], anchors: NDArray[np.floating], alpha: float) -> None:
+def _refuse_unfit(queries: NDArray[np.floating], anchors: NDArray[np.floating], alpha: float) -> None:
     _check_alpha(alpha)
     if not len(anchors):
         raise ValueError("there are no anchors to give weight to")

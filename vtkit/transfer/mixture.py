@@ -47,7 +47,7 @@ class Mixture:
         moments of all entries of E, ``multivariate`` with those of each dimension.
         """
         embeddings = np.asarray(embeddings, dtype=np.float32)
-        self._check(embeddings, "embeddings")
+        self._refuse_infinite(embeddings, "embeddings")
         width = embeddings.shape[1]
         mixed = self._times(embeddings)
         middle = np.concatenate([self._of("mean"), self._of("masked")])
@@ -76,7 +76,7 @@ class Mixture:
             ordinary: the source rows that the mean is over, (source rows,); all that are not masked by default.
         """
         source_bias = np.asarray(source_bias, dtype=np.float32)
-        self._check(source_bias[:, None], "decoder bias")
+        self._refuse_infinite(source_bias[:, None], "decoder bias")
         hidden = is_masked(source_bias)
         usual = source_bias[~hidden if ordinary is None else ordinary]
         mixed = self._times(np.where(hidden, np.float32(0), source_bias))
@@ -116,7 +116,7 @@ class Mixture:
     def _of(self, method: str) -> NDArray[np.int64]:
         return np.flatnonzero(self.methods == method)
 
-    def _check(self, values: NDArray[np.float32], what: str) -> None:
+    def _refuse_infinite(self, values: NDArray[np.float32], what: str) -> None:
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(bad):
             raise DataError(

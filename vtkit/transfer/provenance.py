@@ -68,7 +68,7 @@ def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
 
 def read_new_ids(path: Path) -> NDArray[np.int64]:
     """The target ids of all tokens that do not overlap, ascending, without reading the rest of the table."""
-    rows = _table(path, ["target_id", "method"]).to_pylist()
+    rows = _read_columns(path, ["target_id", "method"]).to_pylist()
     return np.array([row["target_id"] for row in rows if row["method"] != "overlap"], dtype=np.int64)
 
 
@@ -76,7 +76,7 @@ def read_provenance(path: Path) -> list[Origin]:
     """The origins of all tokens, by ascending id."""
     names = [field.name for field in fields(Origin)]
     listed = ("sources", "source_ids", "weights")
-    rows: list[dict[str, Any]] = _table(path, names).to_pylist()
+    rows: list[dict[str, Any]] = _read_columns(path, names).to_pylist()
     return [Origin(**(row | {name: tuple(row[name]) for name in listed})) for row in rows]
 
 
@@ -102,7 +102,7 @@ def read_mixture(path: Path, source_rows: int) -> Mixture:
     return Mixture(mixed, methods)
 
 
-def _table(path: Path, columns: list[str]) -> Any:
+def _read_columns(path: Path, columns: list[str]) -> Any:
     import pyarrow
     import pyarrow.parquet
 

@@ -26,6 +26,7 @@ from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import with_casing, wrapped_like
 from vtkit.vocabulary.merging import LEAST_OCCURRENCES, merge, merge_wordpiece
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE, Notation
+from vtkit.vocabulary.specification import Built
 from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller
 
 if TYPE_CHECKING:
@@ -50,21 +51,12 @@ _WORDS_AT_ONCE = 50_000  # words that are held as a list
 _WORDS_A_ROW = 5_000  # words that a thread cuts at a time
 
 
-@dataclass(frozen=True)
-class Expansion:
-    """A vocabulary that was expanded, and how it came to its size."""
-
-    tokenizer: PreTrainedTokenizerFast  # the base with the new tokens behind its own; all else is the base's
-    added: tuple[str, ...]  # the new tokens in the order of their ids, most frequent first
-    stats: ExpansionStats
-
-
 def expand_vocabulary(
     base: PreTrainedTokenizerFast,
     texts: Iterable[str],
     section: ExpandedVocabulary,
     casing: CasingSection | None = None,
-) -> Expansion:
+) -> Built:
     """Add to ``base`` the tokens that ``texts`` need most (AdaLM; Algorithm 1 of the CAI paper).
 
     For i = 1, 2, …: a lower-cased vocabulary of |V₀| + i·ΔV tokens is learned on the corpus, the corpus is cut with it,
@@ -126,7 +118,7 @@ def expand_vocabulary(
         say_if_smaller(len(base) + len(added), section.size, len(base))
     unused = int((counts[len(base) :] == 0).sum())
     stats = ExpansionStats(len(base), len(added), unused, stopped, WHY[stopped], tuple(curve))
-    return Expansion(wrapped_like(extended, base), tuple(added), stats)
+    return Built(wrapped_like(extended, base), expansion=stats, added=tuple(added))
 
 
 @dataclass(frozen=True)

@@ -98,16 +98,6 @@ class FragmentedWord(NamedTuple):
     ``<E0>``; other tokens are as the vocabulary writes them."""
 
 
-class UnknownCharacter(NamedTuple):
-    """A character behind unknown tokens."""
-
-    character: str
-    """Empty where no single character is to blame: the word is longer than the tokenizer takes, or a character is
-    known at the beginning of a word only."""
-
-    tokens: int  # unknown tokens with this character in them
-
-
 @dataclass(frozen=True)
 class Fragmentation:
     """Fragmentation of a corpus, or of a sample of it, by one tokenizer."""
@@ -120,7 +110,11 @@ class Fragmentation:
     entropy_bits: float  # unigram entropy of the tokens, `-sum_t p(t) log2 p(t)`
     distinct_tokens: int  # tokens of the vocabulary that occur
     words: list[FragmentedWord]  # the words with most extra tokens
-    unknown_characters: list[UnknownCharacter]
+    unknown_characters: list[tuple[str, int]]
+    """Characters behind unknown tokens, and how many of these tokens have each; an empty one where no single character
+    is to blame: the word is longer than the tokenizer takes, or a character is known at the beginning of a word only.
+    """
+
     losses: list[ScriptLoss]
     queries: QueryCounts | None
 
@@ -178,7 +172,7 @@ def measure_fragmentation(
                     FragmentedWord(word, occurrences[word], extra, meter.pieces(word))
                     for word, extra in _most(meter.extra_tokens, top)
                 ],
-                unknown_characters=[UnknownCharacter(*entry) for entry in _most(meter.unknown_characters, top)],
+                unknown_characters=_most(meter.unknown_characters, top),
                 losses=normalizer_losses(tokenizers[name].backend_tokenizer, character_counts),
                 queries=QueryCounts(*summed(query_rows[""])) if query_rows else None,
             )

@@ -110,7 +110,7 @@ class Notation:
         if self.byte_tokens and (byte := _BYTE.fullmatch(token)):
             return Canonical(False, chr(_FIRST + int(byte[1], 16)))
         continues, text, ends = self._parts(token)
-        text = self._text(text, self.byte_level)
+        text = self._decoded(text, self.byte_level)
         if self.starts == "space":
             return Canonical(text.startswith(" "), text.removeprefix(" "))
         return Canonical(ends if self.starts == "suffix" else not continues, text)
@@ -136,7 +136,7 @@ class Notation:
 
     def normalized(self, text: str) -> str:
         """The text that the normalizer has written as ``text``."""
-        return self._text(text, self.by_normalizer)
+        return self._decoded(text, self.by_normalizer)
 
     def characters(self, token: str) -> list[str]:
         """The tokens of single characters that a BPE model begins to merge ``token`` from."""
@@ -161,7 +161,7 @@ class Notation:
         ``ĠWÃ¼nsche``), with bytes that are no whole character as ``<E0>``."""
         if not self.byte_level:
             return token
-        text = self._text(token, True)
+        text = self._decoded(token, True)
         mark = self.written(" ") if text.startswith(" ") else ""
         return mark + _ESCAPED.sub(lambda escaped: f"<{ord(escaped[0]) - _FIRST:02X}>", text.removeprefix(" "))
 
@@ -171,7 +171,7 @@ class Notation:
         ends = 0 < len(self.suffix) < len(token) and token.endswith(self.suffix)
         return continues, token[len(self.prefix) * continues : len(token) - len(self.suffix) * ends], ends
 
-    def _text(self, written: str, in_letters: bool) -> str:
+    def _decoded(self, written: str, in_letters: bool) -> str:
         if in_letters and all(character in _BYTE_OF for character in written):
             written = bytes(_BYTE_OF[character] for character in written).decode("utf-8", "surrogateescape")
         return written.replace(self.space, " ") if self.space else written

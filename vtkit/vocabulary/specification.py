@@ -22,6 +22,7 @@ class Built:
     tokenizer: PreTrainedTokenizerFast
     corpus: CorpusCounts | None = None  # what a trained one was trained on
     expansion: ExpansionStats | None = None  # how an expanded one came to its size
+    added: tuple[str, ...] = ()  # the tokens that an expanded one has behind its base's, most frequent first
 
 
 def build(
@@ -36,5 +37,4 @@ def build(
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.expanded import expand_vocabulary
 
-    expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer, require_roles=True), texts, vocabulary, casing)
-    return Built(expansion.tokenizer, expansion=expansion.stats)
+    return expand_vocabulary(load_tokenizer(vocabulary.tokenizer, require_roles=True), texts, vocabulary, casing)

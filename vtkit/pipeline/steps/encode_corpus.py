@@ -44,10 +44,10 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.search.sharded_encoding import EncodeTexts, encode_to_disk
     from vtkit.search.stored_vectors import VECTORS
     from vtkit.system.runtime import fastest_device
-    from vtkit.training.document_expansion.expansions import Expansions
+    from vtkit.training.document_expansion.expansions import digest, load_expansions, with_words
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
-    expansions = Expansions.load(inputs["expansions"]) if "expansions" in inputs else None
+    expansions = load_expansions(inputs["expansions"]) if "expansions" in inputs else None
     sets: dict[str, EncodedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         collection, folder = collection_of(corpus).whole, str(corpus.folder)
@@ -55,7 +55,8 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         texts = list(row_contents(collection.documents, passages))
         length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
         if expansions is not None:
-            texts = expansions.expand(texts, encoder.tokenizer, length, prompt_of(encoder, "document"))
+            words = [expansions[digest(text)] for text in texts]
+            texts = with_words(texts, words, encoder.tokenizer, length, prompt_of(encoder, "document"))
         cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
         if cut:
             what = "documents" if passages is None else "passages"

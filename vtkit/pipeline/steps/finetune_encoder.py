@@ -52,7 +52,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.encoder.token_units import refuse_token_units
     from vtkit.system import distributed
     from vtkit.training import reporting
-    from vtkit.training.document_expansion.expansions import Expansions
+    from vtkit.training.document_expansion.expansions import expanded_set, load_expansions
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder
     from vtkit.training.resuming import TrainingRun
@@ -71,9 +71,11 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     length = section.document_length
     expand: Expand | None = None
     if "expansions" in inputs:
-        expansions, prompt = Expansions.load(inputs["expansions"]), prompt_of(encoder, "document")
+        expansions, prompt = load_expansions(inputs["expansions"]), prompt_of(encoder, "document")
         limit = min(length, encoder.max_seq_length or length)
-        expand = partial(expansions.expand_set, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt)
+        expand = partial(
+            expanded_set, expansions=expansions, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt
+        )
     data, validation = _validation(recipe, data, expand)
     lengths = section.query_length, length
     names = [name for name in section.teachers if name != BM25] if section.taught else []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -103,33 +103,29 @@ def addable_words(
     return addable
 
 
-@dataclass(frozen=True, eq=False)
-class Expansions:
-    """The words that each text is expanded by."""
+Expansions = Mapping[bytes, Sequence[str]]
+"""Digest of a text -> the words that it is expanded by, the likeliest first."""
 
-    words: Mapping[bytes, Sequence[str]]  # digest of a text -> words, the likeliest first
 
-    @classmethod
-    def load(cls, folder: Path) -> Expansions:
-        """Read the expansions that :func:`write_expansions` wrote."""
-        with (folder / EXPANSIONS).open(encoding="utf-8") as file:
-            return cls({bytes.fromhex(entry["text"]): tuple(entry["words"]) for entry in map(json.loads, file)})
+def load_expansions(folder: Path) -> Expansions:
+    """Read the expansions that :func:`write_expansions` wrote."""
+    with (folder / EXPANSIONS).open(encoding="utf-8") as file:
+        return {bytes.fromhex(entry["text"]): tuple(entry["words"]) for entry in map(json.loads, file)}
 
-    def expand(
-        self, texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
-    ) -> list[str]:
-        """:func:`with_words` of ``texts``."""
-        return with_words(texts, [self.words[digest(text)] for text in texts], tokenizer, max_length, prompt)
 
-    def expand_set(
-        self, collection: RetrievalSet, tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
-    ) -> RetrievalSet:
-        """``collection`` with its documents as :meth:`expand` gives them, titles within their texts."""
-        texts = self.expand([document.contents for document in collection.documents], tokenizer, max_length, prompt)
-        documents = [
-            Document(old.id, "", text, old.fields) for old, text in zip(collection.documents, texts, strict=True)
-        ]
-        return replace(collection, documents=documents)
+def expanded_set(
+    collection: RetrievalSet,
+    expansions: Expansions,
+    tokenizer: PreTrainedTokenizerFast,
+    max_length: int,
+    prompt: str = "",
+) -> RetrievalSet:
+    """``collection`` with its documents as :func:`with_words` gives them, titles within their texts."""
+    contents = [document.contents for document in collection.documents]
+    words = [expansions[digest(text)] for text in contents]
+    texts = with_words(contents, words, tokenizer, max_length, prompt)
+    documents = [Document(old.id, "", text, old.fields) for old, text in zip(collection.documents, texts, strict=True)]
+    return replace(collection, documents=documents)
 
 
 def write_expansions(folder: Path, texts: Sequence[str], words: Sequence[Sequence[str]]) -> None:

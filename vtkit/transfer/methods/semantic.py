@@ -1,7 +1,6 @@
 """New tokens as sparse mixtures of the shared tokens nearest to them in the space of the model that owns the target
 vocabulary (the vocabulary-transfer paper's semantic initialisation), by its table of a vector for each token."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +21,8 @@ from vtkit.vocabulary.pair import VocabularyPair
 STATIC_TABLES = ("embedding.weight", "embeddings")  # what sentence-transformers and model2vec call a static table
 
 
-@dataclass(frozen=True)
-class Table:
-    """Vectors of the tokens of a vocabulary."""
-
-    vocabulary: Vocabulary
-    vectors: NDArray[np.float32]  # (vocabulary or more, width)
+Table = tuple[Vocabulary, NDArray[np.float32]]
+"""A vocabulary, and the vectors of its tokens, (vocabulary or more, width)."""
 
 
 def mixture(pair: VocabularyPair, settings: SemanticTransfer, texts: Texts, seed: int) -> Mixture:
@@ -45,27 +40,27 @@ def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: 
     Args:
         name: of the table, for messages.
     """
-    overlap = pair.overlap
+    overlap, (vocabulary, vectors) = pair.overlap, table
     new = overlap.new_ids
     if not len(new):
         return mixture_of_parts(pair)
     forms = pair.target.forms
-    row_of = {form: row for row, form in reversed(list(enumerate(table.vocabulary.forms))) if form}
+    row_of = {form: row for row, form in reversed(list(enumerate(vocabulary.forms))) if form}
     rows = np.array([row_of.get(form, -1) if form is not None else -1 for form in forms])
     plain = np.array([form is not None for form in forms])
-    if not np.isfinite(table.vectors).all():
-        bad = int((~np.isfinite(table.vectors).all(axis=1)).sum())
+    if not np.isfinite(vectors).all():
+        bad = int((~np.isfinite(vectors).all(axis=1)).sum())
         raise DataError(
-            f"target embeddings {name}: {bad} of {len(table.vectors)} vectors are not finite (NaN or infinite). The "
+            f"target embeddings {name}: {bad} of {len(vectors)} vectors are not finite (NaN or infinite). The "
             "file is damaged; fetch it again."
         )
     has = rows >= 0
-    has[has] = table.vectors[rows[has]].any(axis=1)
+    has[has] = vectors[rows[has]].any(axis=1)
     ids, anchors = new[has[new]], overlap.overlap_ids[has[overlap.overlap_ids]]
     if not len(ids) or not len(anchors):
         whose = "new tokens" if not len(ids) else "tokens that both vocabularies share"
         raise DataError(
-            f"target embeddings {name} belong to another vocabulary ({len(table.vocabulary)} tokens): they have "
+            f"target embeddings {name} belong to another vocabulary ({len(vocabulary)} tokens): they have "
             f"vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} target tokens, and for none of the "
             f"{whose}. Name the model that the target tokenizer belongs to."
         )
@@ -75,7 +70,7 @@ def table_mixture(pair: VocabularyPair, table: Table, alpha: float = 4.0, name: 
             f"target embeddings {name} have no vector for {missing} of the {int(plain[new].sum())} new tokens, and "
             "so no evidence for them."
         )
-    wanted, known = unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]])
+    wanted, known = unit(vectors[rows[ids]]), unit(vectors[rows[anchors]])
     source_ids = overlap.target_to_source[anchors].astype(np.int64)
     return mixture_of_parts(pair, [similarity_part("semantic", pair, ids, wanted, known, source_ids, alpha)])
 
@@ -103,7 +98,7 @@ def load_table(name: str) -> Table:
             f"{label}: the tokenizer has {size} tokens and the table the shape {vectors.shape}, not one vector for "
             "each token. They do not belong together."
         )
-    return Table(vocabulary, vectors)
+    return vocabulary, vectors
 
 
 def _static(name: str, folder: Path) -> NDArray[np.float32]:
