@@ -32,8 +32,10 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.sides import encode_side
+from vtkit.recipe.checks import check_names
+from vtkit.recipe.load import load_recipe
 from vtkit.settings.source import Scratch
-from vtkit.system.errors import DataError
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.vocabulary.existing import load_tokenizer, wrap
@@ -316,6 +318,14 @@ def test_a_tokenizer_that_is_not_fast_is_refused_by_every_loader(load: Callable[
             (folder / file).unlink()
     with pytest.raises(DataError, match=r"BertJapaneseTokenizer, is not a fast one\. Name a model with"):
         load(str(folder), *(["embedder"] if load is load_dense else []))
+
+
+def test_the_check_of_a_recipe_names_a_source_whose_tokenizer_is_not_fast(tmp_path: Path) -> None:
+    model, path = folder_of_class(tmp_path, "BertJapaneseTokenizer", lone=True), tmp_path / "slow.toml"
+    text = f'[recipe]\nname = "slow"\n[source]\nmodel = "{model}"\n[vocabulary]\nkind = "source"\n'
+    loaded = load_recipe(path, text=text)
+    with pytest.raises(RecipeError, match=r"source\.model: .*BertJapaneseTokenizer, is not a fast one"):
+        check_names(loaded.recipe, path=path, places=loaded.places)
 
 
 def test_a_class_that_makes_letters_of_a_wordpiece_file_is_refused_and_the_remedy_helps(tmp_path: Path) -> None:

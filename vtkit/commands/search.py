@@ -57,7 +57,7 @@ def sought(
         option("Instead of a query: the documents in which a token or latent unit weighs most.", "NAME_OR_NUMBER"),
     ] = None,
 ) -> tuple[str | None, str | None, str | None]:
-    """What to search for: a query, a file of queries, or a unit; nothing: queries are prompted for."""
+    """The query, the file of queries, or the unit to search for; none of them: queries are prompted for."""
     if sum(given is not None for given in (query, batch, unit)) > 1:
         raise RecipeError("Give a query, a file of them with --batch, or a --unit.")
     if query is not None and is_blank(query):

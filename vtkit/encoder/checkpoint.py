@@ -147,7 +147,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     with quiet_libraries():
         kind = class_of(folder)
         model, missing = load_complete(kind, folder, label, dtype=torch.float32, tie_word_embeddings=True, **settings)
-        tokenizer = _tokenizer(name, folder)
+        tokenizer = transformer_tokenizer(name, folder)
         body = f"{model.base_model_prefix}." if kind is AutoModelForMaskedLM else ""
         refuse_lacking(label, model, [key for key in missing if key.startswith(body)])
         model = with_plain_head(model.eval()) if kind is AutoModelForMaskedLM else model.eval()
@@ -172,10 +172,10 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     with quiet_libraries():
         # names files that do not fit each other
         load_complete(class_of(inside), inside, f"source model {name}", device_map="meta")
-        return _tokenizer(name, inside)
+        return transformer_tokenizer(name, inside)
 
 
-def _tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
+def transformer_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
     """The tokenizer of the transformer in ``folder`` as sentence-transformers reads it."""
     with library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         module = _module(folder, device_map="meta")

@@ -136,11 +136,17 @@ def _missing(thing: Named, settings: Recipe | Specification) -> Iterator[_Missin
 
 
 def _source_faults(required: Sequence[Named]) -> Iterator[_Missing]:
-    """Refuse a source without a transformer, such as a static embedder."""
+    """Refuse a source without a transformer, such as a static embedder, or without a fast tokenizer."""
     for thing in required:
         if thing.setting == "source.model" and (os.path.isdir(thing.value) or hub.in_cache(thing.value)):
             try:
-                transformer_folder(configuration_folder(thing.value, thing.setting), thing.value)
+                folder = transformer_folder(configuration_folder(thing.value, thing.setting), thing.value)
+                if not (folder / _TOKENIZER_FILES[0]).is_file() and any(
+                    any(folder.glob(name)) for name in _TOKENIZER_FILES
+                ):
+                    from vtkit.encoder.checkpoint import transformer_tokenizer  # takes seconds, which few models need
+
+                    transformer_tokenizer(thing.value, folder)
             except DataError as error:
                 yield _Missing(thing.setting, str(error))
 
