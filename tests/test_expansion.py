@@ -29,7 +29,7 @@ from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
 from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, expand_vocabulary
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE
-from vtkit.vocabulary.specification import Built
+from vtkit.vocabulary.statistics import Built
 
 
 def first_tokens(shared: Path, size: int) -> PreTrainedTokenizerFast:

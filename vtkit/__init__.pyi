@@ -62,4 +62,4 @@ from vtkit.vocabulary.fragmentation import Fragmentation as Fragmentation
 from vtkit.vocabulary.inspection import InspectedVocabulary as InspectedVocabulary
 from vtkit.vocabulary.overlap import Overlap as Overlap
 from vtkit.vocabulary.pair import VocabularyPair as VocabularyPair
-from vtkit.vocabulary.specification import Built as Built
+from vtkit.vocabulary.statistics import Built as Built

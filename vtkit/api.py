@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from vtkit.vocabulary.fragmentation import Fragmentation
     from vtkit.vocabulary.inspection import InspectedVocabulary
     from vtkit.vocabulary.pair import VocabularyPair
-    from vtkit.vocabulary.specification import Built
+    from vtkit.vocabulary.statistics import Built
 
 Name = str | Path
 Texts = str | Path | Iterable[str]  # a corpus by its name, or the texts themselves

@@ -27,7 +27,7 @@ from vtkit.system import console
 from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
-    from vtkit.vocabulary.specification import Built
+    from vtkit.vocabulary.statistics import Built
 
 tokenizer = typer.Typer(help="Learn a vocabulary, or build one from a specification.", no_args_is_help=True, **STYLE)
 

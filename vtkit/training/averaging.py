@@ -13,9 +13,9 @@ from torch import Tensor
 
 from vtkit.encoder.asymmetric import query_table
 from vtkit.system import console, distributed
-from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 from vtkit.training.validation import BEST, Validation
+from vtkit.training.weights import keep_weights, set_weights
 
 Curves = dict[str, list[float]]
 

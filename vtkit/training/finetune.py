@@ -32,10 +32,11 @@ from vtkit.training.objective import Objective, Term, loss_term, penalty_term
 from vtkit.training.pairs import Judged, Pools, judged_pairs, relevant_to_others, training_batches
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import quadratic_ramp
-from vtkit.training.resuming import TrainingRun, set_weights, trainer_settings
+from vtkit.training.resuming import TrainingRun, trainer_settings
 from vtkit.training.sparse_trainer import train_vectors
 from vtkit.training.target import ActiveTarget
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Teacher, single_or_ensemble
+from vtkit.training.weights import set_weights
 
 
 def finetune(

@@ -25,7 +25,6 @@ from vtkit.settings.expand_documents import ExpandDocumentsSection
 from vtkit.settings.finetune import SIDES, FinetuneSection
 from vtkit.settings.recipe import Reporter
 from vtkit.system import console, distributed
-from vtkit.system.outputs import replaced
 from vtkit.system.runtime import bf16_is_fast, without_notices
 
 if TYPE_CHECKING:
@@ -55,20 +54,6 @@ def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
     return np.concatenate(
         [np.random.default_rng([seed, epoch]).permutation(items).astype(np.int32) for epoch in range(passes)]
     )[:wanted]  # fmt: skip
-
-
-def keep_weights(parameters: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str] | None = None) -> None:
-    """Write ``parameters`` and ``metadata`` to ``file``, all of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(file) as fresh:
-        save_file({name: each.detach().cpu().contiguous() for name, each in parameters.items()}, fresh, metadata)
-
-
-@torch.no_grad()
-def set_weights(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Give ``parameters``, in place, the values of their names."""
-    for name, parameter in parameters.items():
-        parameter.copy_(values[name])
 
 
 def trainer_settings(

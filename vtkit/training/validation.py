@@ -27,8 +27,8 @@ from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
 from vtkit.training.objective import Objective
-from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
+from vtkit.training.weights import keep_weights, set_weights
 
 PATIENCE = 5  # validations in a row without improvement after which training stops
 

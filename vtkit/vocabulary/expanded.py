@@ -26,8 +26,7 @@ from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import with_casing, wrapped_like
 from vtkit.vocabulary.merging import LEAST_OCCURRENCES, merge, merge_wordpiece
 from vtkit.vocabulary.notation import BYTE_LEVEL, WORDPIECE, Notation
-from vtkit.vocabulary.specification import Built
-from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller
+from vtkit.vocabulary.statistics import Built, ExpansionStats, Increment, say_if_smaller
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

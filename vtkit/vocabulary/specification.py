@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from vtkit.data.document_files import read_corpora
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
-from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-
-@dataclass(frozen=True)
-class Built:
-    """A tokenizer, and what is to be said of how it was made."""
-
-    tokenizer: PreTrainedTokenizerFast
-    corpus: CorpusCounts | None = None  # what a trained one was trained on
-    expansion: ExpansionStats | None = None  # how an expanded one came to its size
-    added: tuple[str, ...] = ()  # the tokens that an expanded one has behind its base's, most frequent first
+from vtkit.vocabulary.statistics import Built
 
 
 def build(

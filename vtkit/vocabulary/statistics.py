@@ -1,9 +1,15 @@
-"""Statistics of how a vocabulary was built: plain values, for manifests, tables and pages."""
+"""A vocabulary that was built, and statistics of how: plain values, for manifests, tables and pages."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vtkit.system import console
 from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 FAR_BELOW = 0.5  # share of the tokens asked for, below which their number is worth a warning
 
@@ -57,6 +63,16 @@ class ExpansionStats(Result):
     stopped: str  # what ended the growth: a rule, or `size` where the wanted size is reached
     why: str  # the same in words
     curve: tuple[Increment, ...]  # the base, then every increment tried; the last is the result
+
+
+@dataclass(frozen=True)
+class Built:
+    """A tokenizer, and what is to be said of how it was made."""
+
+    tokenizer: PreTrainedTokenizerFast
+    corpus: CorpusCounts | None = None  # what a trained one was trained on
+    expansion: ExpansionStats | None = None  # how an expanded one came to its size
+    added: tuple[str, ...] = ()  # the tokens that an expanded one has behind its base's, most frequent first
 
 
 @dataclass(frozen=True)
