@@ -20,30 +20,30 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1793, 99),
+    "commands": (1750, 102),
     "data": (2940, 332),
-    "deploy": (2248, 235),
+    "deploy": (2248, 234),
     "encoder": (2817, 291),
     "evaluation": (1300, 123),
-    "pipeline": (3395, 261),
-    "recipe": (1102, 94),
+    "pipeline": (3387, 261),
+    "recipe": (1115, 96),
     "report": (1921, 179),
     "search": (3161, 334),
-    "settings": (1023, 114),
+    "settings": (1020, 113),
     "system": (743, 110),
-    "training": (2252, 234),
-    "transfer": (1737, 138),
-    "vocabulary": (2555, 226),
+    "training": (2249, 232),
+    "transfer": (1734, 137),
+    "vocabulary": (2547, 224),
     "vtkit": (500, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
 functions, methods and classes are definitions, so that cramming lines gains nothing."""
 
 CONCEPTS: dict[str, int] = {
-    "functions with eight parameters or more": 18,
-    "dataclasses and named tuples": 260,
+    "functions with eight parameters or more": 10,
+    "dataclasses and named tuples": 254,
     "results": 83,
-    "names defined in more than three modules": 35,
+    "names defined in more than three modules": 25,
 }
 """Things to learn, counted over all rooms. Compiled kernels may have many parameters."""
 

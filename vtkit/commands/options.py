@@ -205,7 +205,9 @@ def grouped(argument: str, make: Callable[..., Any]) -> Decorator:
 def columns_of(
     identity: Annotated[
         str | None,
-        option("Column of a table with the documents' ids; # numbers the rows. Default: by its name.", "COLUMN", "--id"),
+        option(
+            "Column of a table with the documents' ids; # numbers the rows. Default: by its name.", "COLUMN", "--id"
+        ),
     ] = None,
     title: Annotated[str | None, option("Column with the titles. Default: by its name.", "COLUMN")] = None,
     text: Annotated[str | None, option("Column with the texts. Default: by its name.", "COLUMN")] = None,
