@@ -144,7 +144,8 @@ def assert_equals_an_index_built_anew(
         atol=3e-4,  # a step of 15-bit codes: the last digit of a vector chooses between two of them
     )
     for where in (None, *(CONDITIONS if {"year", "version", "source"} <= kinds_of(ours).keys() else ())):
-        found, wanted = (list(searcher.search(QUERIES, 10, where=where)) for searcher in (one, other))
+        asked = QUERIES if where is None else QUERIES[-5:]
+        found, wanted = (list(searcher.search(asked, 10, where=where)) for searcher in (one, other))
         for mine, right in zip(found, wanted, strict=True):
             assert [result.score for result in mine.results] == pytest.approx(
                 [r.score for r in right.results], rel=1e-5

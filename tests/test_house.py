@@ -270,16 +270,6 @@ def test_every_setting_is_shown_by_a_recipe_or_has_a_reason() -> None:
     assert hidden == set(NO_RECIPE_SETS)
 
 
-def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
-    odd = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in MODULES
-        for name, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
-        if re.match(r"(What|Of|Where|Nothing|Those)\b", text)
-    ]
-    assert not odd, "\n".join(odd)
-
-
 def test_names_in_docstrings_exist() -> None:
     """``vtkit.room.module`` (with a name in it) and ``room/module.py`` refer to something that is there."""
     stale: list[str] = []

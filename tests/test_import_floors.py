@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,12 @@ def test_folders_do_not_import_each_other_in_a_circle() -> None:
         folder = room_of(module)
         graph.setdefault(folder, set()).update({room_of(other) for other in others} - {folder})
     assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(graph)  # raises CycleError, naming it
+
+
+def test_no_test_module_imports_another() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        names = set(re.findall(r"^(?:from|import) (test_\w+)", path.read_text("utf-8"), re.MULTILINE))
+        assert names <= {path.stem}, path.name
 
 
 def test_no_folder_shadows_a_library() -> None:

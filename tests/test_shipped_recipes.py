@@ -68,12 +68,6 @@ def test_no_recipe_asks_for_a_precision_that_some_machines_compute_slowly(path: 
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_says_what_it_was_checked_against(path: Path) -> None:
-    header = path.read_text(encoding="utf-8").split("\n[", 1)[0]
-    assert "# Checked against" in header
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_the_penalties_are_made_for_the_loss(path: Path) -> None:
     """The papers that train with InfoNCE have λ of 1e-4 to 8e-4; MarginMSE has 0.08 to 0.5, KL 0.006 to 0.009. The
     chemistry of the vocabulary-transfer paper, which has other ones in its authors' code, is looked at below."""
