@@ -1,5 +1,6 @@
 """Sparse encoders on disk: loading a source, making a new one, saving what plain sentence-transformers loads."""
 
+import gc
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -209,12 +210,11 @@ def as_sparse_encoder(
         save_tokenizer(tokenizer, backbone)
         width, longest = int(model.config.vocab_size), max_input_length(model, tokenizer)
         del model
+        gc.collect()  # models are in cycles
         transformer = _module(backbone)
         modules = [transformer, SpladePooling(pooling, activation, width)]
         encoder = SparseEncoder(modules=modules, device="cpu", **({} if like is None else settings_of(like)))
-    transformer.max_seq_length = longest
-    if like is not None and like.max_seq_length:
-        transformer.max_seq_length = min(transformer.max_seq_length, like.max_seq_length)
+    transformer.max_seq_length = longest if like is None else min(longest, like.max_seq_length or longest)
     if like is not None and is_unicoil(like):
         encoder = as_unicoil(encoder)
         encoder[1].linear.load_state_dict(like[1].linear.state_dict())
@@ -239,6 +239,7 @@ def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") 
                 f"sentence-transformers {sentence_transformers.__version__} has no SparseAutoEncoderTokenEncoder and "
                 f"cannot load {folder}. vtkit can."
             )
+    gc.collect()  # what the encoder was made from
     queries, output, table = query_side(encoder), own_output(encoder), query_table(encoder)
     for side in (encoder, queries):
         if side is None or len(side) == 1 or has_token_units(side):
@@ -312,7 +313,7 @@ def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
 
 
 def _refuse_not_finite(name: str, model: torch.nn.Module) -> None:
-    bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
+    bad = [key for key, parameter in model.named_parameters() if not bool(parameter.sum().isfinite())]
     if bad:
         raise DataError(
             f"{name}: weights are not finite numbers (NaN or infinite): {first_of(bad)}. The file is damaged, or the "

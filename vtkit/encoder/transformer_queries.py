@@ -93,7 +93,7 @@ class TransformerQueries:
         except Exception:  # of any kind: loading the whole encoder says what is wrong
             return None
         missing = [key for key in info["missing_keys"] if "position_ids" not in key]
-        finite = all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+        finite = all(bool(parameter.sum().isfinite()) for parameter in model.parameters())
         if missing or info["mismatched_keys"] or not finite:
             return None
         longest = max_input_length(model, cutting)

@@ -106,7 +106,11 @@ def reuse_memory() -> None:
     must clear every page of the next. With higher thresholds the heap keeps them: the process holds its peak until the
     next call, which returns what is free by then. torch uses huge pages (madvise) if ``THP_MEM_ALLOC_ENABLE`` is set
     before its first allocation. Has no effect without glibc, or if the environment configures the allocator.
+
+    Models are in reference cycles, so those of earlier stages are collected first if they were large.
     """
+    if (peak_bytes() or 0) > 2**31:
+        gc.collect()
     if any(name.startswith("MALLOC_") or name in ("GLIBC_TUNABLES", "LD_PRELOAD") for name in os.environ):
         return
     try:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
@@ -66,7 +65,7 @@ def vector_gates(
     if len(texts) < 3:
         del gates["ties"]
     wanted = [gate for gate in gates if gate not in section.off]
-    if wanted and not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
+    if wanted and not all(bool(parameter.sum().isfinite()) for parameter in encoder.parameters()):
         advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
         return {wanted[0]: lambda: ("fail", "weights are not finite (NaN or infinite)", advice)}
     return gates

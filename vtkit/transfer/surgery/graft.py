@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate import init_empty_weights
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import identity
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
@@ -52,8 +53,7 @@ def graft(
         DataError: a value is not finite, or the source cannot be rebuilt to compute what it does.
     """
     source = with_plain_head(source)
-    target = rebuilt(source, len(tokenizer), tokenizer)
-    install(target, rows, bias, rows if output_rows is None else output_rows)
+    target = rebuilt(source, rows, bias, output_rows, tokenizer)
     check_unchanged(source, target, tokenizer)
     return target
 
@@ -98,55 +98,54 @@ def graft_encoder(
 
 
 def rebuilt(
-    source: PreTrainedModel, size: int, tokenizer: PreTrainedTokenizerFast | None = None, *, untied: bool = False
+    source: PreTrainedModel,
+    rows: Tensor,
+    bias: Tensor,
+    output_rows: Tensor | None,
+    tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> PreTrainedModel:
-    """A model like ``source`` with a vocabulary of ``size`` whose rows and bias are still to be installed.
+    """A model like ``source`` on another vocabulary, in float32 and evaluation mode. It holds ``rows`` and
+    ``output_rows`` themselves and copies of everything else; the shorter of both vocabularies is filled up with rows
+    that are never active.
 
     Args:
+        rows, bias: input embeddings, (input vocabulary, width), and decoder bias, (output vocabulary,).
+        output_rows: of the decoder, (output vocabulary, decoder's width); None ties it to the embeddings.
         tokenizer: whose special ids the configuration gets; None leaves them as they are.
-        untied: whether the decoder gets rows of its own; else as in the source.
     """
+    for what, values in (("embedding rows", rows), ("biases", bias), ("decoder rows", output_rows)):
+        if values is not None and not bool(values.sum().isfinite()):
+            raise DataError(f"the new {what} are not finite (NaN or infinite): check the files that the method reads")
     config = copy.deepcopy(source.config)
-    config.vocab_size = size
-    config.tie_word_embeddings = mlm_head(source).tied and not untied
+    config.vocab_size = max(len(rows), len(bias))
+    config.tie_word_embeddings = output_rows is None
     state = dict(source.state_dict())
     if tokenizer is not None:
         _set_roles(config, tokenizer)
         _move_positions(source, config, state)
 
-    target = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    with init_empty_weights(include_buffers=False):  # every weight is assigned below
+        target = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    target.tie_weights()
     head = mlm_head(target)
-    replaced = {tensor.data_ptr() for tensor in (head.embeddings.weight, head.decoder.weight, head.decoder.bias)}
-    bearing = {name for name, tensor in target.state_dict().items() if tensor.data_ptr() in replaced}
-    bearing.add(_other_bias(target))
-    kept = {name: tensor for name, tensor in state.items() if name not in bearing}
+    decoder_rows = rows if output_rows is None else output_rows
+    new = {id(head.decoder.weight): decoder_rows, id(head.embeddings.weight): rows, id(head.decoder.bias): bias}
+    parameters = dict(target.named_parameters(remove_duplicate=False))
+    bearing = {name: new[id(parameter)] for name, parameter in parameters.items() if id(parameter) in new}
+    bearing |= {name: bias.clone() for name in parameters if name == _other_bias(target)}
+    state = {name: tensor.to(torch.float32, copy=True) for name, tensor in state.items() if name not in bearing}
+    state |= {name: _filled(part, config.vocab_size) for name, part in bearing.items()}
     try:
-        missing, unexpected = target.load_state_dict(kept, strict=False)
+        missing, unexpected = target.load_state_dict(state, strict=False, assign=True)
     except RuntimeError as error:
         raise DataError(
             f"{type(source).__name__} has weights beside its embeddings and decoder that depend on the vocabulary: "
             f"{str(error).strip().splitlines()[-1].strip()}"
         ) from error
-    lost = sorted((set(missing) | set(unexpected)) - bearing)
-    if lost:
+    if lost := sorted({*missing, *unexpected}):
         raise DataError(f"{type(source).__name__} cannot be rebuilt from its configuration: {', '.join(lost[:5])}")
+    target.tie_weights()
     return target.eval()
-
-
-def install(target: PreTrainedModel, rows: Tensor, bias: Tensor, output_rows: Tensor) -> None:
-    """Put embedding rows, biases and decoder rows in, all finite, and rows that are never active behind them."""
-    for what, values in (("embedding rows", rows), ("decoder rows", output_rows), ("biases", bias)):
-        if not bool(torch.isfinite(values).all()):
-            raise DataError(f"the new {what} are not finite (NaN or infinite): check the files that the method reads")
-    head = mlm_head(target)
-    with torch.no_grad():
-        _fill(head.embeddings.weight, rows, 0.0)
-        _fill(head.decoder.bias, bias, MASKED_BIAS)
-        if not head.tied:
-            _fill(head.decoder.weight, output_rows, 0.0)
-        for name, parameter in target.named_parameters():
-            if name == _other_bias(target):
-                parameter.copy_(head.decoder.bias)
 
 
 def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -190,9 +189,13 @@ def _close(computed: Tensor, wanted: Tensor) -> bool:
     return bool((computed - wanted).abs().max() <= TOLERANCE * max(scale, 1e-6))
 
 
-def _fill(parameter: Tensor, values: Tensor, filler: float) -> None:
-    parameter[: len(values)] = values.to(parameter)
-    parameter[len(values) :] = filler
+def _filled(values: Tensor, size: int) -> Tensor:
+    """``values`` with rows of zeros, or biases that are never active, up to ``size``."""
+    values = values.detach().to("cpu", torch.float32)
+    if behind := size - len(values):
+        filler = MASKED_BIAS if values.ndim == 1 else 0.0
+        values = nn.functional.pad(values, (0, 0) * (values.ndim - 1) + (0, behind), value=filler)
+    return values
 
 
 def _other_bias(model: PreTrainedModel) -> str:
@@ -248,7 +251,5 @@ def trim_encoder(source: SparseEncoder, trimmed: PreTrainedTokenizerFast, folder
         source[0].processor = trimmed
         return source
     rows = mlm_head(source[0].auto_model).decoder.out_features
-    ones = np.ones(len(kept), dtype=np.float32)
-    weights = csr_matrix((ones, kept, np.arange(len(kept) + 1)), shape=(len(kept), rows))
-    copies = Mixture(weights, all_made_by("overlap", len(kept)))
+    copies = Mixture(identity(rows, np.float32, "csr")[kept], all_made_by("overlap", len(kept)))
     return graft_encoder(source, trimmed, copies, lambda bias: bias[kept], folder)

@@ -19,14 +19,14 @@ from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
-from vtkit.transfer.surgery.graft import check_unchanged, install, rebuilt
+from vtkit.transfer.surgery.graft import check_unchanged, rebuilt
 
 
 def graft_head(
     source: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, output_rows: Tensor, bias: Tensor
 ) -> PreTrainedModel:
-    """A copy of ``source`` that reads what it read and writes another vocabulary, its decoder untied, in evaluation
-    mode.
+    """A copy of ``source`` that reads what it read, by the same embeddings, and writes another vocabulary, its decoder
+    untied, in evaluation mode.
 
     Args:
         source: a masked language model with a discoverable head; its numbers are not changed.
@@ -36,8 +36,7 @@ def graft_head(
     """
     source = with_plain_head(source)
     rows = mlm_head(source).embeddings.weight.detach()
-    target = rebuilt(source, max(len(rows), len(bias)), untied=True)
-    install(target, rows, bias, output_rows)
+    target = rebuilt(source, rows, bias, output_rows)
     check_unchanged(source, target, tokenizer)
     return target
 
