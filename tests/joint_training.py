@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.expand_documents import ExpandDocumentsSection
-from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.system import distributed
 from vtkit.training import resuming, sparse_trainer
 from vtkit.training.adapt import adapt_vectors
@@ -30,7 +31,7 @@ from vtkit.training.finetune import finetune
 from vtkit.training.mlm import adapt
 from vtkit.training.query_table import with_query_encoder
 from vtkit.training.resuming import TrainingRun
-from vtkit.training.validation import Validation, validation_set
+from vtkit.training.validation import validation_set
 
 DATA = collection(48, seed=4)
 TEXTS = texts(80, seed=11, words=(6, 30))
@@ -54,13 +55,12 @@ def of_every_loss(ours: SparseEncoder, folder: Path) -> Curves:
         query_penalty=["flops", "l1"], document_penalty="df_flops", target_active={"query": 20, "document": 40},
         validation={"every": 3},
     )  # fmt: skip
-    assert isinstance(section.validation, FinetuneValidation)
     judged = validation_set(DATA, "the training queries", 0)
     return finetune(
         ours,
         DATA,
         section,
-        TrainingRun(seed=5, folder=folder, language="en", validation=Validation(judged, section.validation)),
+        TrainingRun(seed=5, folder=folder, language="en", validation=replace(judged, every=3)),
     )
 
 

@@ -1,5 +1,6 @@
 """Several trainings: the mean of their weights, and rounds that mine negatives with the encoder of the one before."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
 from vtkit.search.exact import ExactIndex
-from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system.runtime import fastest_precision
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
@@ -50,7 +50,7 @@ def tuned(
 
 def validation() -> Validation:
     judged = validation_set(HELD_OUT, "held-out queries", 1)
-    return Validation(judged, FinetuneValidation(every=2))
+    return replace(judged, every=2)
 
 
 @pytest.mark.parametrize("query_encoder", ["shared", "learned"])

@@ -112,7 +112,7 @@ def test_only_tokens_without_a_lower_case_form_take_a_free_name() -> None:
 
 def test_a_word_start_and_a_continuation_are_different_names() -> None:
     whole = wordpiece("the", "The")
-    assert map_cased(whole).tokenizer is whole  # no name is free
+    assert map_cased(whole)[0] is whole  # no name is free
     assert lower_case_names(wordpiece("Par", "##par"))[5] == ("Par", "par")
     assert lower_case_names(byte_level("ĠPar", "par", "Ã©Ãī")) == {5: ("ĠPar", "Ġpar"), 7: ("Ã©Ãī", "Ã©Ã©")}
     assert lower_case_names(byte_level("A¢")) == {}  # ends inside a character: cased only, but it has no whole name
@@ -123,12 +123,12 @@ def test_lower_cased_text_reaches_a_renamed_wordpiece_or_unigram_token() -> None
         (wordpiece("Paris", "##X", "p", "a"), "PARIS paXX", "paris"),
         (sentencepiece("▁Paris", "▁", "p", "a"), "PARIS", "▁paris"),
     ):
-        mapped = map_cased(with_casing(own, CasingSection(input="lowercase")))
-        assert mapped.unreached == ()
-        assert mapped.tokenizer.tokenize(text)[0] == wanted
-        assert special_roles(mapped.tokenizer) == special_roles(own)
-        assert len(mapped.tokenizer) == len(own)
-        assert mapped.tokenizer("paris")["input_ids"][0] == special_roles(own)["cls"]
+        mapped, _, unreached = map_cased(with_casing(own, CasingSection(input="lowercase")))
+        assert unreached == ()
+        assert mapped.tokenize(text)[0] == wanted
+        assert special_roles(mapped) == special_roles(own)
+        assert len(mapped) == len(own)
+        assert mapped("paris")["input_ids"][0] == special_roles(own)["cls"]
 
 
 def test_cased_tokens_take_the_names_that_their_own_tokenizer_makes() -> None:
@@ -139,28 +139,28 @@ def test_cased_tokens_take_the_names_that_their_own_tokenizer_makes() -> None:
     assert {names for names in lower_case_names(turkish).values() if len(names[0]) > 1} == {("Isparta", "ısparta")}
     classes = [[tokens(turkish)[number] for number in ids] for ids in canonical_classes(turkish)]
     assert sorted(classes) == [["izmir", "İzmir"], ["ı", "I"]]
-    assert map_cased(turkish).tokenizer.tokenize("ISPARTA Isparta") == ["ısparta"] * 2
+    assert map_cased(turkish)[0].tokenize("ISPARTA Isparta") == ["ısparta"] * 2
 
 
 def test_a_renamed_bpe_token_is_reached_through_a_merge_of_its_lower_case_pieces() -> None:
     tokenizer = merging([("a", "r"), ("p", "ar"), ("i", "s"), ("P", "ar"), ("Par", "is"), ("Ġ", "Par"), ("ĠPar", "is")])
     # inside a word, where no whole pre-token is compared: x + paris
-    mapped = map_cased(tokenizer)
-    assert {now for _, now in mapped.renamed.values()} == {"paris", "Ġpar", "Ġparis"} | {
+    mapped, renamed, unreached = map_cased(tokenizer)
+    assert {now for _, now in renamed.values()} == {"paris", "Ġpar", "Ġparis"} | {
         lowered(letter) for letter in "P" if lowered(letter) not in tokens(tokenizer)
     }
-    assert mapped.unreached == ()
+    assert unreached == ()
     assert tokenizer.tokenize("Paris") == ["Ġ", "par", "is"]
-    assert mapped.tokenizer.tokenize("Paris") == ["Ġparis"]
-    assert mapped.tokenizer.tokenize("ppParis")[-1] == "paris"
+    assert mapped.tokenize("Paris") == ["Ġparis"]
+    assert mapped.tokenize("ppParis")[-1] == "paris"
 
 
 @pytest.mark.parametrize("name", ["bert-base-cased-unilm", "ModernBERT-base"])
 def test_a_real_vocabulary_reads_lower_case_by_its_renamed_tokens(name: str, shared: Path, tmp_path: Path) -> None:
     original = with_casing(load_tokenizer(str(shared / "vocab" / name)), CasingSection(input="lowercase"))
-    mapped = map_cased(original)
-    assert mapped.unreached == ()
-    mapped.tokenizer.save_pretrained(str(tmp_path))
+    mapped, renamed, unreached = map_cased(original)
+    assert unreached == ()
+    mapped.save_pretrained(str(tmp_path))
     loaded = AutoTokenizer.from_pretrained(str(tmp_path), local_files_only=True)
     text = "PARIS and the Netherlands met in Japan in 2024, over croissants."
     words = [token.lstrip("Ġ") for token in loaded.tokenize(text)]
@@ -171,7 +171,7 @@ def test_a_real_vocabulary_reads_lower_case_by_its_renamed_tokens(name: str, sha
     assert loaded(plain)["input_ids"] == original(plain)["input_ids"]
     # the ids have not moved
     before, now = tokens(original), tokens(loaded)
-    assert {n for n in range(len(before)) if before[n] != now[n]} == set(mapped.renamed)
+    assert {n for n in range(len(before)) if before[n] != now[n]} == set(renamed)
 
 
 def run(*arguments: object) -> str:
@@ -316,7 +316,7 @@ def test_a_masked_dimension_is_never_active_others_as_before(architecture: str, 
 
 def test_a_mapped_model_reads_and_writes_the_lower_case_name(tmp_path: Path) -> None:
     before = cased_encoder(tmp_path)
-    mapped = map_cased(with_casing(tokenizer(CASED), CasingSection(input="lowercase"))).tokenizer
+    mapped = map_cased(with_casing(tokenizer(CASED), CasingSection(input="lowercase")))[0]
     ours = as_sparse_encoder(before[0].auto_model, mapped, tmp_path / "mapped")
     assert apply_output_casing(ours, "map") == 2  # River and RIVER, beside river; oslo is no longer cased
     save_encoder(ours, tmp_path / "model")

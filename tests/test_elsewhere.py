@@ -169,8 +169,8 @@ TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
     "BertTokenizer": lambda: BertTokenizer({token: n for n, token in enumerate(TOKENS)}, do_lower_case=True),
     "BertTokenizer, cased": lambda: BertTokenizer({token: n for n, token in enumerate(CASED)}, do_lower_case=False),
     "RobertaTokenizer": of_roberta,
-    "lowercase": lambda: change_tokenizer(tokenizer(CASED), CasingSection(input="lowercase")).tokenizer,
-    "map": lambda: change_tokenizer(tokenizer(CASED), CasingSection(input="lowercase", output="map")).tokenizer,
+    "lowercase": lambda: change_tokenizer(tokenizer(CASED), CasingSection(input="lowercase"))[0],
+    "map": lambda: change_tokenizer(tokenizer(CASED), CasingSection(input="lowercase", output="map"))[0],
     "filled up": lambda: filled_up(tokenizer(), 140),
     "from the left": from_the_left,
 }

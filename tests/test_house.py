@@ -23,17 +23,17 @@ CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1750, 102),
     "data": (2940, 332),
     "deploy": (2248, 234),
-    "encoder": (2817, 291),
+    "encoder": (2819, 291),
     "evaluation": (1300, 123),
-    "pipeline": (3387, 261),
-    "recipe": (1115, 96),
+    "pipeline": (3386, 261),
+    "recipe": (1115, 95),
     "report": (1921, 179),
     "search": (3161, 334),
     "settings": (1020, 113),
     "system": (745, 110),
-    "training": (2249, 232),
+    "training": (2246, 231),
     "transfer": (1732, 136),
-    "vocabulary": (2547, 224),
+    "vocabulary": (2544, 223),
     "vtkit": (500, 52),
 }
 """Room -> code lines and definitions. A line counts if a token stands on it, outside docstrings, comments and imports;
@@ -41,7 +41,7 @@ functions, methods and classes are definitions, so that cramming lines gains not
 
 CONCEPTS: dict[str, int] = {
     "functions with eight parameters or more": 10,
-    "dataclasses and named tuples": 254,
+    "dataclasses and named tuples": 251,
     "results": 83,
     "names defined in more than three modules": 25,
 }

@@ -37,7 +37,7 @@ from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.checks import check_names
 from vtkit.recipe.load import load_recipe
-from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.system.errors import DataError, MissingExtra, RecipeError
 from vtkit.training import reporting, sparse_trainer
 from vtkit.training import validation as validation_of
@@ -54,7 +54,7 @@ def validated(
 ) -> tuple[SparseEncoder, dict[str, list[float]], Validated, Validation]:
     """An encoder fine-tuned with validations on held-out queries, and what came of them."""
     judged = validation_set(HELD_OUT, "held-out queries", 1)
-    validation = Validation(judged, FinetuneValidation(**settings))
+    validation = replace(judged, **settings)
     wanted = section(**changes)
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
     curves = finetune(
@@ -179,7 +179,7 @@ def test_it_ends_with_its_best_weights(queries: str, tmp_path: Path, monkeypatch
     assert found.steps[-1] == 23
     counted = {step: value for step, value in zip(found.steps, found.values, strict=True) if step >= found.counted_from}
     assert found.best_step == max(counted, key=lambda step: (counted[step], -step))
-    assert validation.judged.value(ours, 64, 128) == counted[found.best_step]
+    assert validation.value(ours, 64, 128) == counted[found.best_step]
     assert found.stopped_at is None
 
 

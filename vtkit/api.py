@@ -624,9 +624,9 @@ def change_tokenizer_casing(
 
     casing = _casing(settings)
     output: Literal["map"] | None = "map" if casing.output == "map" else None
-    changed = change_tokenizer(_tokenizer(tokenizer), casing)
-    renamed, unreached = len(changed.renamed), len(changed.unreached)
-    return changed.tokenizer, CasingChange(casing.input, output, renamed_tokens=renamed, not_reached_by_text=unreached)
+    changed, renamed, unreached = change_tokenizer(_tokenizer(tokenizer), casing)
+    change = CasingChange(casing.input, output, renamed_tokens=len(renamed), not_reached_by_text=len(unreached))
+    return changed, change
 
 
 def _casing(settings: Mapping[str, Any]) -> CasingSection:

@@ -1,5 +1,6 @@
 """A casing policy put into a finished encoder or tokenizer, without training (docs/casing.md)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ from vtkit.encoder.asymmetric import own_output, query_side, query_table
 from vtkit.encoder.folding import apply_output_casing
 from vtkit.encoder.query_tables import filled_up
 from vtkit.settings.casing import CasingSection
-from vtkit.vocabulary.casing import CasedMap, count_casing, map_cased
+from vtkit.vocabulary.casing import count_casing, map_cased
 from vtkit.vocabulary.existing import with_casing
 
 Input = Literal["keep", "lowercase"]
@@ -30,28 +31,31 @@ class CasingChange:
     not_reached_by_text: int | None = None  # of these, those that the tokenizer makes of no text
 
 
-def change_tokenizer(tokenizer: PreTrainedTokenizerFast, casing: CasingSection) -> CasedMap:
-    """A copy of ``tokenizer`` with its input casing; for ``map``, with the lower-case names of cased-only tokens."""
+def change_tokenizer(
+    tokenizer: PreTrainedTokenizerFast, casing: CasingSection
+) -> tuple[PreTrainedTokenizerFast, Mapping[int, tuple[str, str]], tuple[int, ...]]:
+    """A copy of ``tokenizer`` with its input casing; for ``map``, with the lower-case names of cased-only tokens, and
+    what :func:`~vtkit.vocabulary.casing.map_cased` says of these."""
     lowercased = with_casing(tokenizer, casing)
-    changed = map_cased(lowercased) if casing.output == "map" else CasedMap(lowercased, {}, ())
-    changed.tokenizer.model_max_length = tokenizer.model_max_length
-    return changed
+    changed, renamed, unreached = map_cased(lowercased) if casing.output == "map" else (lowercased, {}, ())
+    changed.model_max_length = tokenizer.model_max_length
+    return changed, renamed, unreached
 
 
 def change_encoder(encoder: SparseEncoder, casing: CasingSection) -> CasingChange:
     """Put the policy into ``encoder``, in place: its tokenizers, and its decoder bias for ``mask`` and ``map``."""
     queries, table, names = query_side(encoder), query_table(encoder), own_output(encoder)
     if names is not None:  # the input tokens name no dimension
-        changed = change_tokenizer(names, casing.model_copy(update={"input": "keep"}))
-        encoder.output_tokenizer = changed.tokenizer
+        changed, renamed, unreached = change_tokenizer(names, casing.model_copy(update={"input": "keep"}))
+        encoder.output_tokenizer = changed
         encoder[0].processor = with_casing(encoder.tokenizer, casing)
     else:
-        changed = change_tokenizer(encoder.tokenizer, casing)
-        encoder[0].processor = changed.tokenizer
+        changed, renamed, unreached = change_tokenizer(encoder.tokenizer, casing)
+        encoder[0].processor = changed
     if table is not None:
-        table.tokenizer = filled_up(changed.tokenizer, len(table.weight))
+        table.tokenizer = filled_up(changed, len(table.weight))
     elif queries is not None:
-        queries[0].processor = changed.tokenizer
+        queries[0].processor = changed
     input, output = casing.input, casing.output
     if output == "all":
         return CasingChange(input)
@@ -61,8 +65,8 @@ def change_encoder(encoder: SparseEncoder, casing: CasingSection) -> CasingChang
         input,
         output,
         fold="max" if folds else None,
-        dimensions_after_folding=count_casing(changed.tokenizer).folded if folds else None,
+        dimensions_after_folding=count_casing(changed).folded if folds else None,
         masked_dimensions=None if folds else masked,
-        renamed_tokens=len(changed.renamed) if maps else None,
-        not_reached_by_text=len(changed.unreached) if maps else None,
+        renamed_tokens=len(renamed) if maps else None,
+        not_reached_by_text=len(unreached) if maps else None,
     )

@@ -54,10 +54,7 @@ class NotFetched(RecipeError):
     """All that is missing lies on the hub, and has not been fetched yet."""
 
 
-class _Missing(NamedTuple):
-    setting: str
-    why: str
-    on_hub: bool = False
+_Missing = tuple[str, str, bool]  # the setting, why what it names is not available, and whether the hub may have it
 
 
 def check_names(settings: Recipe | Specification, *, path: Path, places: Places | None = None) -> None:
@@ -109,30 +106,33 @@ def _report(
 
 def _missing(thing: Named, settings: Recipe | Specification) -> Iterator[_Missing]:
     """Why ``thing`` is not available, if it is not."""
-    missing = partial(_Missing, thing.setting)
     if thing.setting == "evaluate.sets" and thing.value.startswith("datasets:"):
-        yield missing(f"{thing.value} is training data, not a collection with judgements. {sources.COLLECTION_FORMS}")
+        yield (
+            thing.setting,
+            f"{thing.value} is training data, not a collection with judgements. {sources.COLLECTION_FORMS}",
+            False,
+        )
         return
     splits = _split_faults(thing, settings) if isinstance(settings, Recipe) else ()
     local = local_path(thing.value)
     if local is not None:
         why = _local_fault(thing, Path(local))
-        yield from map(missing, splits if why is None else [why])
+        yield from ((thing.setting, fault, False) for fault in (splits if why is None else [why]))
         return
     try:
         repositories = _repositories(thing)
     except DataError as error:
-        yield missing(str(error))
+        yield thing.setting, str(error), False
         return
-    yield from map(missing, splits)
+    yield from ((thing.setting, fault, False) for fault in splits)
     if why := irds.fault(thing.value):
-        yield missing(why)
+        yield thing.setting, why, False
     for repository, kind, revision in repositories:
         if not hub.in_cache(repository, kind, revision):
             neither = "not" if thing.what in ("retrieval", "corpus") else "neither a folder nor"
             name = thing.value if repository == thing.value else f"{thing.value}: {repository}"
             name += f" at {revision}" if revision else ""
-            yield missing(f"{name} is {neither} in the Hugging Face cache.", on_hub=True)
+            yield thing.setting, f"{name} is {neither} in the Hugging Face cache.", True
 
 
 def _source_faults(required: Sequence[Named]) -> Iterator[_Missing]:
@@ -148,7 +148,7 @@ def _source_faults(required: Sequence[Named]) -> Iterator[_Missing]:
 
                     transformer_tokenizer(thing.value, folder)
             except DataError as error:
-                yield _Missing(thing.setting, str(error))
+                yield thing.setting, str(error), False
 
 
 def _split_faults(thing: Named, recipe: Recipe) -> Iterator[str]:
@@ -176,17 +176,17 @@ def _validation_faults(recipe: Recipe) -> Iterator[_Missing]:
     evaluated = f'{section.data} is evaluated on "{{}}" ([evaluate]), so it must not {{}}'.format
     if section.split in judged and not trains:
         why = evaluated(section.split, "be trained on. Set finetune.split to other judgements.")
-        yield _Missing("finetune.split", why)
+        yield "finetune.split", why, False
     split, there = section.validation and section.validation.split, sources.splits_of(section.data)
     setting, instead = "finetune.validation.queries", "Set it to a share, such as 0.1, of the training queries."
     if split and trains:
-        yield _Missing(setting, f"{section.data} is training data, which has no splits. {instead}")
+        yield setting, f"{section.data} is training data, which has no splits. {instead}", False
     elif split and there and split not in there:
         listed = " and ".join(map(toml_value, there))
         why = f"{section.data} has no judgements {toml_value(split)}, but {listed}. {instead}"
-        yield _Missing(setting, why)
+        yield setting, why, False
     if split in judged and not trains:
-        yield _Missing(setting, evaluated(split, f"choose the model too. {instead}"))
+        yield setting, evaluated(split, f"choose the model too. {instead}"), False
 
 
 def _package_faults(recipe: Recipe) -> Iterator[_Missing]:
@@ -199,12 +199,12 @@ def _package_faults(recipe: Recipe) -> Iterator[_Missing]:
     if recipe.evaluate.bm25 or recipe.index.lexical == "bm25":
         setting, full = "index.bm25_analyser", 'index.bm25_analyser to "full", which works in every language'
         if packages := missing_packages(analysis, language):
-            yield _Missing(setting, needs(toml_value(analysis), " and ".join(packages), EXTRAS[analysis], full))
+            yield setting, needs(toml_value(analysis), " and ".join(packages), EXTRAS[analysis], full), False
         elif why := refused(analysis, language):
-            yield _Missing(setting, f"{why}. Set {full}.")
+            yield setting, f"{why}. Set {full}.", False
     if packages := missing_engine_packages(engine):
         exact = 'index.engine to "exact"'
-        yield _Missing("index.engine", needs(toml_value(engine), " and ".join(packages), engine, exact))
+        yield "index.engine", needs(toml_value(engine), " and ".join(packages), engine, exact), False
 
 
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind, str | None]]:

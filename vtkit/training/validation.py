@@ -22,7 +22,6 @@ from vtkit.data.trec import to_run
 from vtkit.encoder.sides import encode_side
 from vtkit.search.engine import index_in_memory
 from vtkit.search.measures.effectiveness import evaluate
-from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console, distributed
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
@@ -43,8 +42,8 @@ MOST_QUERIES = 500  # queries that an encoder is judged with, sampled with the s
 
 
 @dataclass(frozen=True)
-class ValidationSet:
-    """Queries with judged documents."""
+class Validation:
+    """Queries with judged documents, which a training is validated with, and afterwards its results."""
 
     queries: Sequence[str]
     documents: Sequence[str]
@@ -52,6 +51,8 @@ class ValidationSet:
     metric: str
     judged_on: str  # what the queries are, in words
     own: Sequence[int] = ()  # number of each query's own document, which is no result; -1 for none
+    every: int = 1  # steps between validations
+    validated: list[Validated] = field(default_factory=list)  # of each training that has ended
 
     def value(self, encoder: SparseEncoder, query_length: int, document_length: int) -> float:
         """The mean of the metric over the queries, texts cut at these lengths."""
@@ -70,7 +71,7 @@ class ValidationSet:
 
 def validation_set(
     data: RetrievalSet, judged_on: str, seed: int, *, most_queries: int = MOST_QUERIES, most_documents: int = 10_000
-) -> ValidationSet:
+) -> Validation:
     """Queries of ``data`` that have a relevant document, ``most_queries``, and what is searched: all documents judged
     for them, and others sampled up to ``most_documents``, in a random order, so that ties favour no document."""
     judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
@@ -88,10 +89,10 @@ def validation_set(
     texts = [query.text for query in data.queries], [data.contents[place] for place in places]
     renumbered = [{number[document]: grade for document, grade in judged.items()} for judged in grades]
     own = [number.get(own, -1) for own in data.own_numbers.tolist()]
-    return ValidationSet(*texts, renumbered, METRIC, judged_on, own)
+    return Validation(*texts, grades=renumbered, metric=METRIC, judged_on=judged_on, own=own)
 
 
-def snippet_validation_set(texts: Sequence[str], most: int, seed: int) -> ValidationSet:
+def snippet_validation_set(texts: Sequence[str], most: int, seed: int) -> Validation:
     """Up to ``most`` snippets of ``texts``, as judged queries to validate a training with."""
     pairs = snippet_pairs(texts, most, seed)
     if len(pairs) < FEWEST_PAIRS:
@@ -100,7 +101,7 @@ def snippet_validation_set(texts: Sequence[str], most: int, seed: int) -> Valida
             f"{FEWEST_PAIRS} are needed. Give more text, or a share as validation.queries."
         )
     grades = [{number: 1} for number in range(len(pairs))]
-    return ValidationSet(pairs.queries, pairs.documents, grades, "RR", "snippets")
+    return Validation(pairs.queries, pairs.documents, grades=grades, metric="RR", judged_on="snippets")
 
 
 def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
@@ -145,15 +146,6 @@ def _of_one_text_or_document(data: RetrievalSet) -> NDArray[np.int64]:
     return np.unique(components[: len(data.queries)], return_inverse=True)[1]
 
 
-@dataclass
-class Validation:
-    """The validation set of a training and, afterwards, its results."""
-
-    judged: ValidationSet
-    settings: FinetuneValidation
-    validated: list[Validated] = field(default_factory=list)  # of each training that has ended
-
-
 class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     """Judges the encoder every few steps, keeps its best weights, and stops the trainer. All that it decides follows
     from the values measured, which are in each checkpoint (``state``).
@@ -176,7 +168,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         self.validation, self.encoder, self.lengths = validation, objective.model, lengths
         self.learned = {name: each for name, each in objective.named_parameters() if each.requires_grad}
         self.counted_from, self.folder, self.bar = objective.gate.ramp_ends, folder, bar
-        every = validation.settings.every
+        every = validation.every
         self.at = [min(step, steps) for step in range(every, steps + every, every)]
         self.state: Any = nn.Module()  # the measured values; NaN where nothing has been measured yet
         self.state.register_buffer("values", torch.full((len(self.at),), torch.nan, dtype=torch.float64))
@@ -185,13 +177,13 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         # not again in a run that was killed after it had been stopped
         if state.global_step in self.at and self._stopped_at() is None:
             place = self.at.index(state.global_step)
-            value = distributed.by_main(lambda: self.validation.judged.value(self.encoder, *self.lengths))
+            value = distributed.by_main(lambda: self.validation.value(self.encoder, *self.lengths))
             self.state.values[place] = value
             best = self._best()
             if best == place and distributed.is_main():
                 keep_weights(self.learned, self.folder / BEST)
             so_far = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
-            self.bar.aside = f"{self.validation.judged.metric} {value:.4f}{so_far}"
+            self.bar.aside = f"{self.validation.metric} {value:.4f}{so_far}"
             console.note(f"validation after step {state.global_step}: {self.bar.aside}")
         if self._stopped_at() is not None:
             control.should_training_stop = True
@@ -202,7 +194,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         distributed.wait()
         if best is not None:
             set_weights(self.learned, load_file(self.folder / BEST))
-        judged, best_step = self.validation.judged, None if best is None else self.at[best]
+        judged, best_step = self.validation, None if best is None else self.at[best]
         about = judged.metric, judged.judged_on, len(judged.queries), len(judged.documents)
         steps, values = (tuple(of[place] for place in measured) for of in (self.at, self.state.values.tolist()))
         validated = Validated(*about, steps, values, self.counted_from, best_step, self._stopped_at())

@@ -38,17 +38,6 @@ class CasingCounts:
     folded: int  # ids left when every class shares one
 
 
-@dataclass(frozen=True)
-class CasedMap:
-    """A tokenizer whose cased-only tokens have lower-case names."""
-
-    tokenizer: PreTrainedTokenizerFast
-    renamed: Mapping[int, tuple[str, str]]  # id -> its name before and now
-    unreached: tuple[int, ...]
-    """Renamed ids that lower-cased text does not lead to: a BPE vocabulary lacks the pieces in between, or a Unigram
-    vocabulary finds other pieces more probable. They can still be active in vectors."""
-
-
 def lowered(text: str, language: str | None = None) -> str:
     """``text`` in the lower case of ``language``, each character on its own."""
     if "Σ" not in text:  # the one letter whose lower case depends on what stands around it
@@ -123,17 +112,24 @@ def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDA
     return folded_to
 
 
-def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
+def map_cased(
+    tokenizer: PreTrainedTokenizerFast,
+) -> tuple[PreTrainedTokenizerFast, Mapping[int, tuple[str, str]], tuple[int, ...]]:
     """A copy of ``tokenizer`` in which tokens that exist in cased form only bear their :func:`lower_case_names` (Lionis
     et al., To Case or Not to Case, ECIR 2026). Ids do not move.
 
     A BPE vocabulary reaches tokens by merges, and those of ``Paris`` start from ``P``: they are taken out, a whole word
     that is a token is then taken as it is (``ignore_merges``), and where the present merges cut a new name in two,
     their merge is added, last.
+
+    Returns:
+        The copy; id -> its name before and now, of the renamed tokens; and the ids of these that lower-cased text does
+        not lead to: a BPE vocabulary lacks the pieces in between, or a Unigram vocabulary finds other pieces more
+        probable. They can still be active in vectors.
     """
     renamed = lower_case_names(tokenizer)
     if not renamed:
-        return CasedMap(tokenizer, {}, ())
+        return tokenizer, {}, ()
     layout = json.loads(tokenizer.backend_tokenizer.to_str())
     new_names = dict(renamed.values())
     for added in layout.get("added_tokens") or ():
@@ -159,7 +155,7 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
     # Tokens that continue a word with a prefix are found behind other pieces only, and there always.
     alone = {n: name for n, (_, name) in renamed.items() if not notation.prefix or notation.read(name).starts_word}
     unreached = (n for n, name in alone.items() if [piece.id for piece in backend.model.tokenize(name)] != [n])
-    return CasedMap(wrapped_like(backend, tokenizer), renamed, tuple(unreached))
+    return wrapped_like(backend, tokenizer), renamed, tuple(unreached)
 
 
 def count_casing(tokenizer: PreTrainedTokenizerFast | Vocabulary) -> CasingCounts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,9 +95,8 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         reporting.keep(out / CHECKPOINTS, out)
     mean_value = None
     if validation is not None and section.trainings > 1:
-        judged = validation.judged
-        mean_value = distributed.by_main(lambda: judged.value(encoder, *lengths))
-        console.say(f"  the averaged weights reach {judged.metric} {mean_value:.4f} in validation")
+        mean_value = distributed.by_main(partial(validation.value, encoder, *lengths))
+        console.say(f"  the averaged weights reach {validation.metric} {mean_value:.4f} in validation")
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
         () if validation is None else tuple(validation.validated), mean_value, section.trainings, sum(removed),
@@ -111,7 +110,6 @@ def _validation(
     validation set, except those of snippets."""
     from vtkit.training.validation import (
         MOST_QUERIES,
-        Validation,
         held_out_queries,
         snippet_validation_set,
         validation_set,
@@ -127,9 +125,9 @@ def _validation(
         judged_on = "training queries held out"
     else:
         texts = draw(data.contents, 2 * MOST_QUERIES, seed)
-        return data, Validation(snippet_validation_set(texts, MOST_QUERIES, seed), settings)
+        return data, replace(snippet_validation_set(texts, MOST_QUERIES, seed), every=settings.every)
     read = judging if expand is None else expand(judging)
-    return data, Validation(validation_set(read, judged_on, seed), settings)
+    return data, replace(validation_set(read, judged_on, seed), every=settings.every)
 
 
 FINETUNE = Stage(

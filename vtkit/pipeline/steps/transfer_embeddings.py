@@ -73,7 +73,7 @@ def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedToke
     from vtkit.vocabulary.casing import map_cased
 
     target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", **SAFELY)
-    return map_cased(target).tokenizer if recipe.casing.output == "map" else target
+    return map_cased(target)[0] if recipe.casing.output == "map" else target
 
 
 def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
