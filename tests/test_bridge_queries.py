@@ -118,9 +118,9 @@ def test_evaluate_sends_queries_through_the_translations_too(place: Path) -> Non
         next((1 / hit.rank for hit in hits if hit.id == f"d{query.id[1:]}"), 0.0)
         for query, hits in zip(queries, results, strict=True)
     ]
-    value = found.cell("bridge (deployed)", str(collection)).evaluated.measures["RR@1000"]
+    value = found.result("bridge (deployed)", str(collection)).measures["RR@1000"]
     assert value == pytest.approx(np.mean(own))
-    assert value != found.cell("bridge", str(collection)).evaluated.measures["RR@1000"]
+    assert value != found.result("bridge", str(collection)).measures["RR@1000"]
 
 
 def test_a_run_without_translations_and_another_language_are_refused(place: Path, tmp_path: Path) -> None:

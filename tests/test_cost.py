@@ -13,9 +13,9 @@ from scipy.stats import permutation_test, t
 from support import refused
 
 from vtkit.data.trec import Run
-from vtkit.evaluation.judging import Role
+from vtkit.evaluation.results import Role, SetResults, SystemResult
 from vtkit.pipeline.steps.write_report import with_tests
-from vtkit.report.data import ReportData, Row, SetResults
+from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose
 from vtkit.report.verdict import recommendation
 from vtkit.search.exact import ExactIndex
@@ -266,10 +266,12 @@ def null_rates(sets: int, queries: int, runs: int, seed: int) -> dict[str, float
                 model: named((difficulty + generator.normal(0, 0.2, queries)).clip(0, 1).tolist()) for model in roles
             }
             rows = (
-                Row(role=role, model=model, measures={"nDCG@10": float(np.mean(list(of_set[model].values())))})
+                SystemResult(
+                    role=role, system=model, measures={"nDCG@10": float(np.mean(list(of_set[model].values())))}
+                )
                 for model, role in roles.items()
             )
-            results.append(SetResults(f"s{number}", tuple(rows), queries))
+            results.append(SetResults(set=f"s{number}", rows=tuple(rows), queries=queries))
             values.append(of_set)
         in_report, source = with_tests(results, values)
         report = ReportData(results=in_report, source_p_value=source)

@@ -19,7 +19,6 @@ from tiny import TOKENS, collection, encoder, tokenizer
 from vtkit.cli import DEFECT, main
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.pipeline.steps.index_corpus import IndexResult
 from vtkit.pipeline.store import Dependencies, Store
 from vtkit.search.exact import ExactIndex
 from vtkit.search.measures.cost import Sparsity
@@ -240,7 +239,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_encoder(ours, out / "model")
         return Result()
 
-    def save_index(out: Path) -> IndexResult:
+    def save_index(out: Path) -> dict[str, Sparsity]:
         ours = load_encoder(str(model_output / "model"))
         vectors = encode(ours, [d.text for d in found.documents], 48)
         generation, digest = out / "tiny" / "generations" / "1", tokenizer_digest(ours.tokenizer)
@@ -248,12 +247,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Manifest(None, {}, "exact", digest, vectors.shape[1], (), 12).to_file(out / "tiny" / "index.json")
         lines = [json.dumps({"_id": d.id, "title": d.title, "text": d.text}) for d in found.documents]
         (generation / "documents.jsonl").write_text("\n".join(lines) + "\n")
-        return IndexResult({"tiny": Sparsity(0.0)})
+        return {"tiny": Sparsity(0.0)}
 
     store = Store(root / "runs" / "artifacts")
     store.prepare()
     model_output = store.build(Dependencies("finetune", 1, {}, 0, {}), Result, save_model, afresh=True)
-    index = store.build(Dependencies("index:finetune", 1, {}, 0, {}), IndexResult, save_index, afresh=True)
+    index = store.build(Dependencies("index:finetune", 1, {}, 0, {}), dict[str, Sparsity], save_index, afresh=True)
     folder = root / "runs" / "tiny"
     folder.mkdir()
     facts = {

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from imports import MODULES, imports_in, module_name
 from opensearch_server import opensearch_server, running
 
-from vtkit.evaluation.judging import EvaluateResult
+from vtkit.evaluation.results import SetResults
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
@@ -431,7 +431,7 @@ def test_engines_costs_are_said(finished: Path, server: str, engine: Engine, cap
     folder = run(finished / "tiny.toml", wanted, runs=finished / "runs", until=until, threads=1)
     said = capfd.readouterr()
     steps = open_run(folder).steps
-    compared = result_of(steps["evaluate:deployed"], EvaluateResult).sets["collection"].agreement
+    compared = result_of(steps["evaluate:deployed"], dict[str, SetResults])["collection"].rows[0].agreement
     assert (compared.engine, compared.measure) == (engine, "nDCG@10")
     assert compared.overlap > 0.9
     assert compared.largest_error < 0.2

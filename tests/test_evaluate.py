@@ -56,7 +56,7 @@ def says(*arguments: str | Path) -> Result:
 
 
 def reached(found: Comparison, system: str, collection: Path) -> dict[str, float]:
-    return dict(found.cell(system, str(collection)).evaluated.measures)
+    return dict(found.result(system, str(collection)).measures)
 
 
 def test_figures_are_those_of_a_run_and_of_ir_measures(place: Path, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_figures_are_those_of_a_run_and_of_ir_measures(place: Path, tmp_path: Pa
         collection, out=out,
     )  # fmt: skip
     report = report_of(run)
-    rows = {row.model: row.measures for row in report.results[0].rows}
+    rows = {row.system: row.measures for row in report.results[0].rows}
     names = {"tiny": "transfer", "bm25": "BM25", "bm25-words": "BM25 (words)", "tiny+bm25": "transfer + BM25"}
     for system, row in (names | {"hybrid.trec.gz": "transfer + BM25"}).items():
         own = reached(found, system, collection)
@@ -108,7 +108,7 @@ def test_an_embedder_and_its_sum_encode_each_document_once(place: Path, monkeypa
     monkeypatch.setattr(SentenceTransformer, "encode", counting)
     dense, collection = str(place / "dense"), tiny.collection(60)
     found = vtkit.evaluate([dense, f"{dense}+bm25"], place / "collection", language="en", measures=["RR@10"])
-    assert [cell.system for cell in found.cells] == ["dense", "dense+bm25"]
+    assert [row.system for row in found.sets[0].rows] == ["dense", "dense+bm25"]
     assert {encoded[document.contents] for document in collection.documents} == {1}
 
 
@@ -122,15 +122,15 @@ def test_tests_are_paired_with_the_baseline_and_corrected(place: Path, tmp_path:
         name: json.loads((tmp_path / "out" / "collection" / name / "per_query.json").read_text("utf-8"))["RR@10"]
         for name in ("bm25", "tiny")
     }
-    tested = found.cell("tiny", str(collection)).tested["RR@10"]
-    assert found.cell("models/tiny", str(collection)).tested["RR@10"] == tested
+    tested = found.result("tiny", str(collection)).tested["RR@10"]
+    assert found.result("models/tiny", str(collection)).tested["RR@10"] == tested
     expected = ttest_rel(list(values["tiny"].values()), [values["bm25"][query] for query in values["tiny"]])
     assert tested.t == pytest.approx(min(1.0, 2 * expected.pvalue))
     assert tested.difference == pytest.approx(
         np.mean(list(values["tiny"].values())) - np.mean(list(values["bm25"].values()))
     )
-    assert found.cell("bm25", str(collection)).tested == {}
-    low, high = found.cell("tiny", str(collection)).intervals["RR@10"]
+    assert found.result("bm25", str(collection)).tested == {}
+    low, high = found.result("tiny", str(collection)).intervals["RR@10"]
     assert (low + high) / 2 == pytest.approx(reached(found, "tiny", collection)["RR@10"])
 
 
@@ -156,7 +156,7 @@ def test_one_that_fails_does_not_stop_the_others(place: Path, tmp_path: Path, mo
     shown = says(*given)
     assert shown.exit_code == 1
     found = Comparison.from_json(json.loads((tmp_path / "out" / "results.json").read_text("utf-8")))
-    assert {(cell.system, cell.collection) for cell in found.cells} == {
+    assert {(row.system, of.set) for of in found.sets for row in of.rows} == {
         *((system, name) for system in ("encoder", "dense") for name in collections),
         ("bm25.trec.gz", collections[0]),
     }
@@ -167,7 +167,9 @@ def test_one_that_fails_does_not_stop_the_others(place: Path, tmp_path: Path, mo
     monkeypatch.setattr("vtkit.search.sharded_encoding.encode_to_disk", None)  # vectors are kept for another try
     assert says(*given).exit_code == 1
     again = Comparison.from_json(json.loads((tmp_path / "out" / "results.json").read_text("utf-8")))
-    assert [cell.evaluated.measures for cell in again.cells] == [cell.evaluated.measures for cell in found.cells]
+    assert [[row.measures for row in of.rows] for of in again.sets] == [
+        [row.measures for row in of.rows] for of in found.sets
+    ]
 
 
 def test_what_is_wrong_is_said_before_encoding(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +219,7 @@ def test_reranking_sorts_the_first_results_by_the_cross_encoder(place: Path, tmp
     before, after = (
         read_trec(tmp_path / "out" / "collection" / name / "run.trec.gz") for name in ("bm25", "bm25-cross")
     )
-    assert found.cell("bm25 > cross", str(collection)).evaluated.role == "reranked"
+    assert found.result("bm25 > cross", str(collection)).role == "reranked"
     data = tiny.collection(60)
     texts = {each.id: each.contents for each in data.documents} | {each.id: each.text for each in data.queries}
     model = CrossEncoder(str(place / "cross"), device="cpu", max_length=512)
@@ -248,8 +250,8 @@ def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Pa
     systems = [place / "encoder", tmp_path / "index", place / "dense", f"{place / 'dense'}+bm25"]
     found = vtkit.evaluate(systems, collection, language="en")
     assert reached(found, "index", collection) == reached(found, "encoder", collection)
-    assert [cell.evaluated.role for cell in found.cells] == ["encoder", "index", "peer", "sum"]
-    fusion = found.cell("dense+bm25", str(collection)).evaluated.fusion
+    assert [row.role for row in found.sets[0].rows] == ["encoder", "index", "peer", "sum"]
+    fusion = found.result("dense+bm25", str(collection)).fusion
     assert fusion.kind == "snippets"
     with pytest.raises(RecipeError, match="other has 40 documents, the index 60"):
         vtkit.evaluate(tmp_path / "index", place / "other")
@@ -267,7 +269,7 @@ def test_the_index_that_a_run_deploys_is_a_row_on_the_run_s_own_collections(plac
     found = vtkit.evaluate(
         ["bm25", run, f"{run}+bm25", place / "dense"], [own, place / "other"], baseline=str(run), out=out
     )
-    rows = [(cell.system, cell.collection.rsplit("/", 1)[-1], cell.evaluated.role) for cell in found.cells]
+    rows = [(row.system, of.set.rsplit("/", 1)[-1], row.role) for of in found.sets for row in of.rows]
     assert rows == [
         ("bm25", "own", "bm25"), ("one", "own", "encoder"), ("one (deployed)", "own", "deployed"),
         ("one+bm25", "own", "sum"), ("dense", "own", "peer"),
@@ -281,7 +283,7 @@ def test_the_index_that_a_run_deploys_is_a_row_on_the_run_s_own_collections(plac
         for query, results in read_trec(out / "own" / system / "run.trec.gz").items():
             assert dict(results) == pytest.approx(dict(of_run[query]), abs=1e-7), system
     assert found.baseline == "one"
-    assert "nDCG@10" in found.cell("one (deployed)", str(own)).tested
+    assert "nDCG@10" in found.result("one (deployed)", str(own)).tested
 
 
 def test_sums_of_the_papers_by_hand(place: Path) -> None:
@@ -295,8 +297,8 @@ def test_sums_of_the_papers_by_hand(place: Path) -> None:
     endings = ("", "+bm25", *(f"+bm25:{way}" for way in AS_THEY_ARE))
     names = ["bm25-words", *(f"{encoder_name}{ending}" for ending in endings)]
     found = vtkit.evaluate(names, collection, language="en", out=place / "sums")
-    assert [cell.evaluated.role for cell in found.cells] == ["bm25", "encoder", "sum", "sum", "sum", "sum"]
-    assert [cell.system for cell in found.cells] == [Path(name).name for name in names]
+    assert [row.role for row in found.sets[0].rows] == ["bm25", "encoder", "sum", "sum", "sum", "sum"]
+    assert [row.system for row in found.sets[0].rows] == [Path(name).name for name in names]
     folders = [place / "sums" / "collection" / Path(name).name.replace(":", "-") for name in names]
     words, alone, _, *others = (read_trec(folder / "run.trec.gz") for folder in folders)
     for way, together in zip(AS_THEY_ARE, others, strict=True):  # BM25 is the papers': over words
@@ -325,9 +327,10 @@ def test_mteb_s_files_hold_its_measures_and_the_page_says_what_the_table_does(pl
     for shown in (f"{own['nDCG@10']:.3f}", "p (randomisation)", "Queries won and lost", "NEXT-GEQ", "<img"):
         assert shown in page
     assert f"{own['nDCG@10']:.3f} ±" in words
-    for cell in found.cells:
-        assert cell.evaluated.cost is not None
-        whole, documents = cell.evaluated.cost.index_bytes, cell.evaluated.documents
+    (on_set,) = found.sets
+    for row in on_set.rows:
+        assert row.cost is not None
+        whole, documents = row.cost.index_bytes, on_set.documents
         assert f"{size(whole)} | {size(whole / documents)} |" in words
     assert "<script" not in page
 

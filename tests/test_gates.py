@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from vtkit.encoder.masked import mask_dimensions
 from vtkit.evaluation.gates.encoder import activation_gate, dimensions_gate, encoder_gates, ties_gate
 from vtkit.evaluation.gates.result import GateResult, Seen, passed
 from vtkit.evaluation.gates.rows import Moved, identity_gate, neighbours_gate
-from vtkit.evaluation.gates.vocabularies import Aligned, overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
+from vtkit.evaluation.gates.vocabularies import overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.system.errors import CollapseError
@@ -90,9 +91,9 @@ def test_a_transfer_that_works_is_back_off_throughout(source: SparseEncoder, tmp
 # overlap
 
 
-def aligned(overlap: Overlap, *, bridged: bool = True) -> Aligned:
-    """The source's vocabulary beside one that it overlaps with so."""
-    return Aligned(tokenizer(), overlap, bridged)
+def aligned(overlap: Overlap) -> Callable[[], Seen]:
+    """The gate of the source's vocabulary and one that it overlaps with so."""
+    return partial(overlap_gate, tokenizer(), tokenizer(TARGET), overlap, True)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +132,9 @@ def number_in(seen: str, pattern: str) -> float:
     return float(found[1].rstrip(",;"))
 
 
-def overlap_with(words: Iterable[str], **options: bool) -> tuple[Any, ...]:
+def overlap_with(words: Iterable[str], *, bridged: bool = True) -> tuple[Any, ...]:
     target = tokenizer((*ROLES.values(), *words))
-    return overlap_gate(target, aligned(pair_of(tokenizer(), target).overlap, **options))
+    return overlap_gate(tokenizer(), target, pair_of(tokenizer(), target).overlap, bridged)
 
 
 def test_an_overlap_outside_what_pairs_of_such_scripts_have_is_worth_a_warning() -> None:
@@ -159,7 +160,7 @@ def test_no_shared_token_and_no_shared_role_fail_and_a_role_without_counterpart_
         (without, "warn", "the source has no token for the roles mask"),
     ):
         overlap = replace(pair.overlap, target_to_source=ids)
-        finding, seen, _ = overlap_gate(tokenizer(TARGET), aligned(overlap))
+        finding, seen, _ = aligned(overlap)()
         assert (finding, seen.rpartition("; ")[2]) == (wanted, words)
 
 

@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
-    "commands": (1750, 102),
+    "commands": (1751, 102),
     "data": (2940, 332),
     "deploy": (2248, 234),
     "encoder": (2819, 291),
-    "evaluation": (1300, 123),
-    "pipeline": (3386, 261),
+    "evaluation": (1326, 132),
+    "pipeline": (3347, 244),
     "recipe": (1115, 95),
-    "report": (1921, 179),
+    "report": (1837, 160),
     "search": (3161, 334),
     "settings": (1020, 113),
     "system": (745, 110),
@@ -40,10 +40,10 @@ CEILINGS: dict[str, tuple[int, int]] = {
 functions, methods and classes are definitions, so that cramming lines gains nothing."""
 
 CONCEPTS: dict[str, int] = {
-    "functions with eight parameters or more": 10,
-    "dataclasses and named tuples": 251,
-    "results": 83,
-    "names defined in more than three modules": 25,
+    "functions with eight parameters or more": 8,
+    "dataclasses and named tuples": 225,
+    "results": 67,
+    "names defined in more than three modules": 24,
 }
 """Things to learn, counted over all rooms. Compiled kernels may have many parameters."""
 

@@ -94,8 +94,8 @@ def test_the_index_weights_folded_documents_by_folded_frequencies(tmp_path: Path
         }
     )
     inputs = {"model": tmp_path / "model"}
-    result = ENCODE.function(ENCODE.view(recipe), inputs, tmp_path / "vectors").to_json()
-    write_record(tmp_path / "vectors" / MANIFEST, {"result": result}, ())
+    result = ENCODE.function(ENCODE.view(recipe), inputs, tmp_path / "vectors")
+    write_record(tmp_path / "vectors" / MANIFEST, {"result": {name: of.to_json() for name, of in result.items()}}, ())
     INDEX.function(INDEX.view(recipe), inputs | {"vectors": tmp_path / "vectors"}, tmp_path / "out")
     (folder,) = (tmp_path / "out").iterdir()
     index = ExactIndex.load(generation_of(folder) / "postings")

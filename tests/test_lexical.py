@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
-from vtkit.evaluation.fusion import deviation, weighted_sum
-from vtkit.evaluation.judging import EvaluateResult
+from vtkit.evaluation.fusion import FusionWeight, deviation, weighted_sum
+from vtkit.evaluation.results import SetResults
 from vtkit.pipeline.folder import report_of
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
-from vtkit.pipeline.steps.fusion import FusionResult
 from vtkit.pipeline.store import result_of
 from vtkit.search.bm25 import TERMS, Bm25
 from vtkit.search.exact import ExactIndex
@@ -154,9 +153,9 @@ def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished:
 def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:
     report = report_of(finished)
     (results,) = report.results
-    rows = {row.model: row for row in results.rows if row.role == "deployed"}
+    rows = {row.system: row for row in results.rows if row.role == "deployed"}
     assert list(rows) == ["deployed"]
-    alone = next(row for row in results.rows if row.model == "transfer")
+    alone = next(row for row in results.rows if row.system == "transfer")
     assert all(row.p_value_vs_bm25 is not None for row in rows.values())
     (standing,) = report.judged
     assert (standing.final, standing.hybrid) == (alone, rows["deployed"])
@@ -165,14 +164,15 @@ def test_the_index_to_be_used_has_a_row_and_nothing_is_encoded_again(finished: P
     assert [name for name in steps if name.startswith("encode")] == [
         "encode:source", "encode:transfer", "encode:queries",
     ]  # fmt: skip
-    weights = {row.model: row.fusion for row in results.rows}
+    weights = {row.system: row.fusion for row in results.rows}
     assert "transfer + BM25" not in weights, "the same ranking is one row"
     deployed = weights["deployed"]
     assert deployed.kind == "other judged queries"
     assert deployed.queries == len(load_retrieval(collection, "train").queries) >= 50
     artifacts = finished.parent / "artifacts"
-    assert deployed == result_of(artifacts / steps["fusion"], FusionResult).with_bm25["collection"]
-    assert deployed == result_of(artifacts / steps["evaluate:hybrid"], EvaluateResult).sets["collection"].fusion
+    assert deployed == result_of(artifacts / steps["fusion"], dict[str, FusionWeight])["collection"]
+    (hybrid,) = result_of(artifacts / steps["evaluate:hybrid"], dict[str, SetResults])["collection"].rows
+    assert deployed == hybrid.fusion
 
 
 def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_the_index(finished: Path) -> None:

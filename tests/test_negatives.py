@@ -467,8 +467,11 @@ def test_a_command_and_a_recipe_say_that_ids_coincide_and_leave_them_out_if_told
         assert sum(query in [name for name, _ in results] for query, results in run.items()) == 20 * (not told)
     assert "20 of 20 queries of arguments are documents of the same id, and find themselves" in said[False]
     assert "find themselves" not in said[True]
-    found = [vtkit.evaluate("bm25", place, language="en", ignore_identical_ids=told).cells[0] for told in (False, True)]
-    assert [cell.evaluated.measures["RR@10"] for cell in found] == pytest.approx([0.5, 1], abs=0.1)
+    found = [
+        vtkit.evaluate("bm25", place, language="en", ignore_identical_ids=told).sets[0].rows[0]
+        for told in (False, True)
+    ]
+    assert [row.measures["RR@10"] for row in found] == pytest.approx([0.5, 1], abs=0.1)
 
     tiny.bare(tmp_path / "model")
     tiny.add_training_queries(place, PLAIN)

@@ -18,7 +18,7 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document
 from vtkit.data.trec import read_trec
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.evaluation.judging import RUN_FILE
+from vtkit.evaluation.results import RUN_FILE
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.search import open_searcher
 from vtkit.search.engine import build_index, open_index

@@ -15,7 +15,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.evaluation.fusion import ENCODER_WEIGHT, above_last, deviation, weighted_sum
-from vtkit.evaluation.judging import read_per_query
+from vtkit.evaluation.results import read_per_query
 from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
@@ -100,10 +100,10 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
         assert dict(results) == pytest.approx(dict(expected[query]), abs=1e-5)
     report = report_of(finished)
     (on_set,) = report.results
-    rows = {row.model: row for row in on_set.rows}
+    rows = {row.system: row for row in on_set.rows}
     alone, both = rows["tiny-e5 (dense)"], rows["tiny-e5 (dense) + BM25"]
     assert alone.measures["nDCG@10"] == pytest.approx(evaluate(found, collection.qrels, ["nDCG@10"])["nDCG@10"])
-    assert [row.model for row in on_set.rows if row.peer] == ["tiny-e5 (dense)", "tiny-e5 (dense) + BM25"]
+    assert [row.system for row in on_set.rows if row.peer] == ["tiny-e5 (dense)", "tiny-e5 (dense) + BM25"]
     assert alone.p_value_vs_bm25 is not None
     assert both.p_value_vs_bm25 is not None
     bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec.gz")
@@ -116,7 +116,7 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
 def test_one_test_is_planned_others_explore_and_embedders_are_compared_with_the_planned_row(finished: Path) -> None:
     """On a single set the planned p stands uncorrected; those of embedder and sum against it are corrected together."""
     (on_set,) = report_of(finished).results
-    rows = {row.model: row for row in on_set.rows}
+    rows = {row.system: row for row in on_set.rows}
     names = {"source": "source", "transfer": "transfer", "transfer + BM25": "hybrid",
              "tiny-e5 (dense)": "peer:tiny-e5", "tiny-e5 (dense) + BM25": "hybrid-peer:tiny-e5"}  # fmt: skip
     values = {
@@ -129,7 +129,7 @@ def test_one_test_is_planned_others_explore_and_embedders_are_compared_with_the_
     assert on_set.planned == rows["transfer"]
     peers = [row for row in names if rows[row].peer]
     beside = holm({row: paired_randomization(values[names[row]], values["transfer"]) for row in peers})
-    assert {row.model: row.p_value_vs_planned for row in on_set.rows if row.p_value_vs_planned is not None} == beside
+    assert {row.system: row.p_value_vs_planned for row in on_set.rows if row.p_value_vs_planned is not None} == beside
     assert report_of(finished).source_p_value == pytest.approx(
         paired_randomization(values["source"], values["transfer"])
     )
@@ -138,7 +138,7 @@ def test_one_test_is_planned_others_explore_and_embedders_are_compared_with_the_
 def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path, embedder: Path) -> None:
     """On the same training queries, by what the peer finds for them."""
     report = report_of(finished)
-    rows = {row.model: row for row in report.results[0].rows}
+    rows = {row.system: row for row in report.results[0].rows}
     both, own = rows["tiny-e5 (dense) + BM25"], rows["transfer + BM25"]
     assert both.fusion.kind == own.fusion.kind == "other judged queries"
     assert both.fusion.queries == own.fusion.queries
@@ -164,7 +164,7 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path, em
 def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:
     report = report_of(finished)
     (standing,) = report.judged
-    assert standing.final.model == "transfer"
+    assert standing.final.system == "transfer"
     best = max((row for row in report.results[0].rows if row.peer), key=lambda row: float(row.measures["nDCG@10"] or 0))
     assert best in standing.peers
     assert f"{best.label} {best.measures['nDCG@10']:.3f}" in verdict(report)

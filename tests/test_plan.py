@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from results import smallest
@@ -12,7 +13,6 @@ from vtkit.pipeline.steps.calibrate_head import CALIBRATE
 from vtkit.pipeline.steps.write_report import rows_of
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.system.results import Result
 
 RECIPE = """
 [recipe]
@@ -89,7 +89,7 @@ def make(made: Plan, *names: str) -> dict[str, str]:
     """Outputs for these steps (all by default) in the store, and step -> folder, as a run records them."""
 
     def build(step: Step) -> str:
-        def content(out: Path) -> Result:
+        def content(out: Path) -> Any:
             (out / "content").write_text("made")
             return smallest(step.stage.result)
 

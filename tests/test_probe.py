@@ -127,10 +127,10 @@ def test_a_run_that_lost_its_retrieval_is_stopped_with_both_figures(folder: Path
     with pytest.raises(CollapseError, match=r"gate retrieval after adapt: snippets of 40 texts .* before \(p = 0\.0.*"):
         CHECK_ADAPTATION.function(view, inputs, folder / "out")
     warned = CHECK_ADAPTATION.view(recipe(folder, gates={"warn": ("retrieval",)}))
-    (found,) = CHECK_ADAPTATION.function(warned, inputs, folder / "out").gates
+    (found,) = CHECK_ADAPTATION.function(warned, inputs, folder / "out")
     assert (found.gate, found.stage, found.finding, found.level) == ("retrieval", "adapt", "fail", "warn")
     swapped = {"model": folder / "after", "adapt": folder / "before"}
-    assert CHECK_ADAPTATION.function(view, swapped, folder / "out").gates[0].finding == "pass"
+    assert CHECK_ADAPTATION.function(view, swapped, folder / "out")[0].finding == "pass"
 
 
 def test_encoders_that_never_learned_to_retrieve_and_tiny_corpora_are_not_looked_at(
@@ -138,10 +138,10 @@ def test_encoders_that_never_learned_to_retrieve_and_tiny_corpora_are_not_looked
 ) -> None:
     inputs = {"model": folder / "before", "adapt": folder / "after"}
     (folder / "source" / "modules.json").rename(folder / "modules.json")
-    assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out").gates == ()
+    assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out") == []
     (folder / "modules.json").rename(folder / "source" / "modules.json")
     (folder / "corpus.txt").write_text("\n".join(TEXTS[: FEWEST_PAIRS - 1]), "utf-8")
-    assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out").gates == ()
+    assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out") == []
     assert "gate retrieval after adapt: skipped" in capfd.readouterr().err
 
 

@@ -474,7 +474,7 @@ def test_a_whole_run_trains_indexes_evaluates_and_searches_by_its_table(tmp_path
     words = report["query_encoder"]
     assert "trained with the encoder of documents" in words
     assert report["activation"] == "log(1 + log(1 + ReLU(x)))"
-    rows = {row["model"]: row["query_encoder"] for row in report["results"][0]["rows"]}
+    rows = {row["system"]: row["query_encoder"] for row in report["results"][0]["rows"]}
     assert (rows["finetune"], rows["transfer"], rows["BM25"]) == (words, None, None)
     for page in ("report.md", "model/README.md"):
         assert f"Queries are encoded by {words}." in (made / page).read_text("utf-8")

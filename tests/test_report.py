@@ -66,7 +66,7 @@ def row(
     stage, plus, rest = model.partition(" + ")
     kinds = {"BM25": "bm25", "BM25 (words)": "bm25", "deployed": "deployed"}
     return {
-        "role": "sum" if plus else kinds.get(model, "encoder"), "model": model,
+        "role": "sum" if plus else kinds.get(model, "encoder"), "system": model,
         "label": MODEL_LABELS.get(stage, stage) + plus + rest, "measures": {"nDCG@10": ndcg, "R@100": recall},
         "query_dimensions": None if dimensions is None else dimensions / 10, "document_dimensions": dimensions,
         "flops": None if dimensions is None else dimensions / 50, "p_value_vs_bm25": p,
@@ -176,7 +176,7 @@ def with_text_everywhere(text: str) -> dict[str, Any]:
     report["seconds"] = {f"s{text}": 1.0}
     for number, results in enumerate(report["results"]):
         results["set"] = f"{number}{text}"
-        results["rows"].append({"role": "run", "model": f"m{text}", "measures": {"nDCG@10": 0.1, f"q{text}": 0.1}})
+        results["rows"].append({"role": "run", "system": f"m{text}", "measures": {"nDCG@10": 0.1, f"q{text}": 0.1}})
     report["vocabulary"]["methods"][f"o{text}"] = 1
     report["neighbours"] = [{"token": text, "method": f"p{text}", "sources": [[text, 0.5], [text, 0.5]]}]
     hit = {"rank": 1, "id": f"i{text}", "title": f"t{text}", "text": f"d{text}", "score": 1.0, "tokens": [[text, 1.0]]}

@@ -145,7 +145,7 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     (result,) = report["results"]
     assert result["queries"] == 60
     assert result["documents"] == 575
-    by_model = {row["model"]: row["measures"] for row in result["rows"]}
+    by_model = {row["system"]: row["measures"] for row in result["rows"]}
     assert by_model["BM25"]["nDCG@10"] > 0.3
     assert all(0 <= value <= 1 for row in by_model.values() for value in row.values())
     assert sum(report["vocabulary"]["methods"].values()) == report["vocabulary"]["target_size"]

@@ -201,7 +201,7 @@ def encode_texts(
     from vtkit.data.executors import start_early
     from vtkit.data.rows import RECOGNISED
     from vtkit.data.shards import Part
-    from vtkit.pipeline.search import OF_A_RUN, settings_of
+    from vtkit.pipeline.search import OF_A_RUN, encoder_settings
     from vtkit.search.folders import encode_folder
     from vtkit.settings.encode import EncodeSettings
     from vtkit.settings.index import IndexSection
@@ -210,7 +210,7 @@ def encode_texts(
     given = section_of(EncodeSettings, settings, refused="The settings cannot be used:")
     part = Part.of_settings(given)
     out, is_document = Path(folder), given.side == "document"
-    encoder, own_index, language = settings_of(str(encoder))
+    encoder, own_index, language = encoder_settings(str(encoder))
     index = own_index or IndexSection()
     if given.passages is not None:
         index = index.model_copy(update={"passages": given.passages})

@@ -21,7 +21,7 @@ import pytest
 import scipy.sparse as sp
 import tiny
 
-from vtkit.evaluation.judging import EvaluateResult
+from vtkit.evaluation.results import SetResults
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
@@ -279,7 +279,9 @@ def test_an_alias_stands_for_a_complete_index_at_every_moment(url: str, client: 
 def test_a_recipe_is_run_searched_and_evaluated(url: str, client: Any, tmp_path: Path) -> None:
     more = f'[index]\nengine = "opensearch"\nurl = "{url}"\nreplicas = 0\nalias = "tiny"\n'
     folder = tiny.finished_run(tmp_path, tiny.collection(40), more=more)
-    compared = result_of(open_run(folder).steps["evaluate:deployed"], EvaluateResult).sets["collection"].agreement
+    compared = (
+        result_of(open_run(folder).steps["evaluate:deployed"], dict[str, SetResults])["collection"].rows[0].agreement
+    )
     assert compared.engine == "opensearch"
     assert compared.overlap > 0.98
     assert compared.largest_error < 0.01

@@ -33,9 +33,9 @@ def analyse(
     from vtkit.data.hub import located
     from vtkit.data.sources import default_split
     from vtkit.encoder.model_folder import find_model
-    from vtkit.pipeline.search import settings_of
+    from vtkit.pipeline.search import encoder_settings
 
-    names = [located(settings_of(model)[0]) for model in models]
+    names = [located(encoder_settings(model)[0]) for model in models]
     for name in names:
         find_model(name, "encoder")  # before imports that take seconds
     from vtkit.encoder.checkpoint import load_encoder

@@ -57,9 +57,9 @@ def build(
         console.write(f"new text loses about {built.lost_tokens:.2%} of its tokens to the trimmed vocabulary")
     console.write(f"index: {console.size(built.index_bytes)}; a query takes {built.query_ms:.1f} ms")
     console.write("\nsnippets as queries, and the first result of each:")
-    for example in built.examples:
+    for query, example in built.examples:
         found = " ".join(filter(None, [console.one_line(example.id, 40), console.one_line(example.title, 40)]))
-        console.write(f"  {console.one_line(example.query, 60)}\n    {found}: {console.one_line(example.text, 80)}")
+        console.write(f"  {console.one_line(query, 60)}\n    {found}: {console.one_line(example.text, 80)}")
     console.say(f"\nsearch it: {shlex.join(['vtkit', 'search', str(out), 'your query'])}")
     console.say(f"serve it: {shlex.join(['vtkit', 'serve', str(out)])}")
     if built.share_cut > CUT:

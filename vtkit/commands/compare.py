@@ -30,13 +30,14 @@ def compare(
     value of the first measure is larger than in the first run; beside it are the tokens whose part in the score of the
     relevant document changed most.
     """
-    from vtkit.pipeline.compare import QueryFilter, compare_runs
+    from vtkit.pipeline.compare import compare_runs
     from vtkit.report.compared import compared_page, compared_sections
     from vtkit.report.pages import write_sections
 
     refuse_folder(html)
-    only = QueryFilter(min_words, max_words, split)
-    comparison, reports = compare_runs(runs, model=model, queries=queries, only=only)
+    comparison, reports = compare_runs(
+        runs, model=model, queries=queries, min_words=min_words, max_words=max_words, split=split
+    )
     for note in comparison.notes:
         console.warn(note)
     if html is not None:

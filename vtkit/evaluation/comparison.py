@@ -1,36 +1,13 @@
 """Systems compared on collections: measures with intervals, and paired tests against one of the systems."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vtkit.evaluation.judging import Evaluated, Judged
+from vtkit.evaluation.results import PerQuery, SetResults, SystemResult, Tested, means
 from vtkit.search.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
 from vtkit.settings.evaluate import Correction
 from vtkit.system.results import Result
-
-
-@dataclass(frozen=True)
-class Tested(Result):
-    """The difference of a system from the baseline in one measure."""
-
-    difference: float
-    randomization: float
-    """p of Fisher's randomisation test, corrected for all systems that are compared on the collection; so ``t``."""
-
-    t: float  # p of Student's paired t-test
-
-
-@dataclass(frozen=True)
-class Cell(Result):
-    """One system on one collection."""
-
-    system: str
-    collection: str
-    evaluated: Evaluated
-    intervals: Mapping[str, tuple[float, float]]  # measure -> 95 % interval of its mean over the queries
-    tested: Mapping[str, Tested]
-    """Measure -> the comparison with the baseline; empty for the baseline itself and where it has no results."""
 
 
 @dataclass(frozen=True)
@@ -46,46 +23,38 @@ class Failure(Result):
 class Comparison(Result):
     """All systems on all collections."""
 
-    measures: tuple[str, ...]
     baseline: str
     correction: Correction
-    cells: tuple[Cell, ...]
+    sets: tuple[SetResults, ...]
     failures: tuple[Failure, ...]
 
-    def cell(self, system: str, collection: str) -> Cell:
-        """The cell of a system on a collection, as ``cells`` calls them or by paths that end in these names. KeyError:
-        there is none."""
-        for cell in self.cells:
-            if cell.system in (system, Path(system).name) and cell.collection in (collection, Path(collection).name):
-                return cell
+    def result(self, system: str, collection: str) -> SystemResult:
+        """A system on a collection, as ``sets`` calls them or by paths that end in these names. KeyError: there is
+        none."""
+        for of in self.sets:
+            for row in of.rows:
+                if row.system in (system, Path(system).name) and of.set in (collection, Path(collection).name):
+                    return row
         raise KeyError((system, collection))
 
-    def by_collection(self) -> dict[str, list[Cell]]:
-        """The cells of each collection."""
-        cells: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            cells.setdefault(cell.collection, []).append(cell)
-        return cells
 
+def compared(results: SetResults, values: Mapping[str, PerQuery], baseline: str, correction: Correction) -> SetResults:
+    """``results`` with intervals, and with tests of the systems against ``baseline`` if it is among them.
 
-def compared(
-    judged: Mapping[str, Judged], collection: str, measures: Sequence[str], baseline: str, correction: Correction
-) -> list[Cell]:
-    """Compare the systems evaluated on one collection with ``baseline``, if it is among them."""
+    Args:
+        values: system -> its values by query.
+    """
     correct = holm if correction == "holm" else bonferroni
-    tested: dict[str, dict[str, Tested]] = {name: {} for name in judged}
-    others = [name for name in judged if name != baseline]
-    for measure in measures if baseline in judged else ():
-        base = judged[baseline].per_query[measure]
-        values = {name: judged[name].per_query[measure] for name in others}
-        randomization = correct({name: paired_randomization(values[name], base) for name in others})
-        t = correct({name: paired_t(values[name], base) for name in others})
-        reached = judged[baseline].evaluated.measures[measure]
-        for name in others:
-            difference = judged[name].evaluated.measures[measure] - reached
+    tested: dict[str, dict[str, Tested]] = {name: {} for name in values}
+    others = {name: of for name, of in values.items() if name != baseline}
+    for measure, base in values[baseline].items() if baseline in values else ():
+        randomization = correct({name: paired_randomization(of[measure], base) for name, of in others.items()})
+        t = correct({name: paired_t(of[measure], base) for name, of in others.items()})
+        for name, of in others.items():
+            difference = means(of)[measure] - means(values[baseline])[measure]
             tested[name][measure] = Tested(difference, randomization[name], t[name])
-    cells = []
-    for name, of in judged.items():
-        intervals = {measure: mean_interval(list(of.per_query[measure].values())) for measure in measures}
-        cells.append(Cell(name, collection, of.evaluated, intervals, tested[name]))
-    return cells
+    rows = []
+    for row in results.rows:
+        intervals = {measure: mean_interval([*of.values()]) for measure, of in values[row.system].items()}
+        rows.append(replace(row, intervals=intervals, tested=tested[row.system]))
+    return replace(results, rows=tuple(rows))

@@ -14,9 +14,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sources import is_public
 from vtkit.data.trec import Run
+from vtkit.evaluation.collection import Collection
 from vtkit.search.measures.effectiveness import evaluate
 
 CUTS = (1, 3, 5, 10, 20, 100, 1000)
@@ -47,19 +47,16 @@ _SCRIPTS = {"ko": "Hang", "ja": "Jpan", "zh": "Hans"}
 """Language -> the script of all its letters, where Unicode has several."""
 
 
-def write_mteb(
-    folder: Path, system: str, collection: RetrievalSet, name: str, split: str, run: Run, depth: int, seconds: float
-) -> Path:
+def write_mteb(folder: Path, system: str, on: Collection, run: Run, depth: int, seconds: float) -> Path:
     """Write mteb's measures of a run at its cuts, and its main score (nDCG@10, or at the deepest cut there is), below
     ``folder``; returns the file.
 
     Args:
         system: what the model is called.
-        name: of the collection, as it was named by the user.
         depth: results a query in ``run``; measures of more are left out.
         seconds: that encoding and searching took.
     """
-    task, subset = mteb_task(name)
+    (task, subset), collection, split = mteb_task(on.name), on.judged, str(on.split)
     cuts = [cut for cut in CUTS if cut <= depth]
     names = {f"{name}_at_{cut}": f"{kind}@{cut}" for name, kind in MEASURES.items() for cut in cuts}
     values = evaluate(run, collection.qrels, list(names.values()))

@@ -15,7 +15,7 @@ import numpy as np
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.fusion import AS_THEY_ARE, FusionWeight, above_last, combined, weighted_sum
-from vtkit.evaluation.judging import Ranking, Role, SystemFacts
+from vtkit.evaluation.results import Ranking, Role, SystemResult
 from vtkit.search.bm25 import Bm25
 from vtkit.search.languages import misfit
 from vtkit.search.maxscore import query_cost
@@ -95,13 +95,29 @@ class SparseSystem:
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(index_in_memory(vectors, passages), encode, query_encoder=query_encoder_of(encoder))
 
+    @classmethod
+    def of_index(cls, home: Path, settings: IndexSection, encode: EncodeQueries, measure: str = "") -> SparseSystem:
+        """The index in ``home`` in the engine of ``settings``, with its lexical part if it has one. If the engine is
+        approximate, exact search tells what it loses in ``measure``."""
+        from vtkit.search.engine import POSTINGS, open_index
+        from vtkit.search.lexical import LexicalPart
+        from vtkit.search.segments import GENERATIONS, Manifest
+
+        manifest, lexical, exact = Manifest.load(home), None, None
+        folder = home / GENERATIONS / str(manifest.generation)
+        if manifest.lexical is not None:
+            lexical = LexicalPart.load(folder, manifest.lexical, manifest.vocabulary)
+        if settings.engine != "exact":
+            exact = open_index(IndexSection(), folder / POSTINGS), settings.engine, measure
+        return cls(open_index(settings, folder / POSTINGS), encode, lexical=lexical, exact=exact)
+
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        queries = self.queries(asked)
+        queries = self.encoded_queries(asked)
         run, (ids, scores) = ranked(asked, partial(self.index.search, queries), depth)
-        facts = SystemFacts(role=self.role, fusion=self.fusion)
+        result = SystemResult(role=self.role, fusion=self.fusion)
         if self.role == "encoder":
-            facts = replace(
-                facts,
+            result = replace(
+                result,
                 query_dimensions=active_dimensions(queries),
                 document_dimensions=self.index.info.mean_size,
                 flops=flops(activation_shares(queries), self.index.info.activation_shares),
@@ -114,10 +130,10 @@ class SparseSystem:
             qrels = {query.id: asked.qrels[query.id] for query in asked.queries}
             best, own = (evaluate(each, qrels, [measure])[measure] for each in (exact_run, run))
             compared = agreement(engine, ids, scores, *exactly)
-            facts = replace(facts, agreement=replace(compared, measure=measure, measure_loss=best - own))
-        return Ranking(run, facts)
+            result = replace(result, agreement=replace(compared, measure=measure, measure_loss=best - own))
+        return Ranking(run, result)
 
-    def queries(self, asked: RetrievalSet) -> sp.csr_matrix:
+    def encoded_queries(self, asked: RetrievalSet) -> sp.csr_matrix:
         """Vectors of the queries, (queries, width of the index)."""
         texts = [query.text for query in asked.queries]
         vectors = self.encode(texts)
@@ -155,7 +171,7 @@ class Bm25System:
 
         texts, cut = [query.text for query in asked.queries], self.bm25.terms.analyser
         run, _ = ranked(asked, partial(self.bm25.search, texts), depth)
-        return Ranking(run, SystemFacts(role="bm25", analyser=cut.description, k1=K1, b=cut.b))
+        return Ranking(run, SystemResult(role="bm25", analyser=cut.description, k1=K1, b=cut.b))
 
 
 @dataclass(frozen=True)
@@ -204,7 +220,7 @@ class DenseSystem:
         search = partial(nearest, queries)
         if (cut := self.passages) is not None:
             search = partial(best_documents, nearest, queries, documents=cut.documents, wanted=WIDENED * depth)
-        return Ranking(ranked(asked, search, depth)[0], SystemFacts(role="peer"))
+        return Ranking(ranked(asked, search, depth)[0], SystemResult(role="peer"))
 
     def cost(self, asked: RetrievalSet) -> SearchCost:
         """Bytes of the vectors as they are searched, in float32, and the time of the first queries of ``asked``."""
@@ -228,34 +244,7 @@ class RunSystem:
             for query in asked.queries
             if query.id in self.run
         }
-        return Ranking(run, SystemFacts(role=self.role))
-
-
-@dataclass(frozen=True)
-class RerankedSystem:
-    """The first results of a system in the order of a cross-encoder's scores, the others below as they were."""
-
-    system: System
-    cross_encoder: CrossEncoderTeacher
-    reranked: int
-    """Results a query that the cross-encoder scores; of equal scores the one that stood higher stays above."""
-
-    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
-        from vtkit.training.teachers import Asked
-
-        texts = {query.id: query.text for query in asked.queries}
-        run: Run = {}
-        before = self.system.rank(asked, depth).run
-        for query, results in console.tracked(before.items(), f"reranking {asked.name}", len(before)):
-            names = [document for document, _ in results]
-            first, rest = names[: self.reranked], names[self.reranked :]
-            contents = [asked.contents[number] for number in asked.numbers_of(first)]
-            (scores,) = self.cross_encoder.scores([Asked([texts[query]], contents, [], len(first))])
-            order = (-scores[0]).argsort(kind="stable").tolist()
-            ranked = [(first[place], float(scores[0, place])) for place in order]
-            last = ranked[-1][1] if ranked else 0.0
-            run[query] = ranked + [(name, last - number) for number, name in enumerate(rest, 1)]
-        return Ranking(run, SystemFacts(role="reranked"))
+        return Ranking(run, SystemResult(role=self.role))
 
 
 @dataclass(frozen=True)
@@ -271,22 +260,41 @@ class SumSystem:
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         ranking, bm25 = self.system.rank(asked, depth), self.bm25.rank(asked, depth).run
         if isinstance(self.fusion, str):
-            return Ranking(combined(ranking.run, bm25, depth, AS_THEY_ARE[self.fusion]), SystemFacts(role=self.role))
+            return Ranking(combined(ranking.run, bm25, depth, AS_THEY_ARE[self.fusion]), SystemResult(role=self.role))
         summed = weighted_sum(to_sum(ranking), bm25, depth, self.fusion.weight, self.fusion.deviations)
-        return Ranking(summed, SystemFacts(role=self.role, fusion=self.fusion))
+        return Ranking(summed, SystemResult(role=self.role, fusion=self.fusion))
+
+
+def reranked(asked: RetrievalSet, before: Run, cross_encoder: CrossEncoderTeacher, count: int) -> Ranking:
+    """The first ``count`` results of each query in the order of a cross-encoder's scores, the others below as they
+    were; of equal scores the one that stood higher stays above."""
+    from vtkit.training.teachers import Asked
+
+    texts = {query.id: query.text for query in asked.queries}
+    run: Run = {}
+    for query, results in console.tracked(before.items(), f"reranking {asked.name}", len(before)):
+        names = [document for document, _ in results]
+        first, rest = names[:count], names[count:]
+        contents = [asked.contents[number] for number in asked.numbers_of(first)]
+        (scores,) = cross_encoder.scores([Asked([texts[query]], contents, [], len(first))])
+        order = (-scores[0]).argsort(kind="stable").tolist()
+        ordered = [(first[place], float(scores[0, place])) for place in order]
+        last = ordered[-1][1] if ordered else 0.0
+        run[query] = ordered + [(name, last - number) for number, name in enumerate(rest, 1)]
+    return Ranking(run, SystemResult(role="reranked"))
 
 
 def to_sum(ranking: Ranking) -> Run:
     """The run of a ranking with the scores that a weighted sum adds: a dense embedder's count from the last of each
     query's list (:func:`above_last`)."""
-    return above_last(ranking.run) if ranking.facts.role == "peer" else ranking.run
+    return above_last(ranking.run) if ranking.result.role == "peer" else ranking.run
 
 
 def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
     """The cost of the first :data:`QUERIES_COUNTED` queries; None for systems that have no lists of their own."""
     first = asked.under(asked.queries[:QUERIES_COUNTED])
     if isinstance(system, SparseSystem):
-        return query_cost(system.index.postings, system.queries(first))
+        return query_cost(system.index.postings, system.encoded_queries(first))
     if isinstance(system, Bm25System):
         return query_cost(system.bm25.index, system.bm25.terms.counts([query.text for query in first.queries]))
     return None

@@ -25,23 +25,25 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut
+from vtkit.evaluation.fusion import FusionWeight
 from vtkit.evaluation.systems import Bm25System
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import searched
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
-from vtkit.pipeline.steps.encode_corpus import EncodedSet, EncodeResult
-from vtkit.pipeline.steps.fusion import FUSION, FusionResult
+from vtkit.pipeline.steps.encode_corpus import EncodedSet
+from vtkit.pipeline.steps.fusion import FUSION
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.new import NewRecipe, new_recipe
+from vtkit.report.data import ExampleResult
 from vtkit.search.drift import BUILT, UNTRIMMED
 from vtkit.search.folders import copy_index, encode_folder, index_folder
 from vtkit.search.index_info import RECORD
 from vtkit.search.languages import languages_of
 from vtkit.search.passages import Passages, row_contents
 from vtkit.search.searcher import Searcher
-from vtkit.search.segments import Manifest, generation_of
+from vtkit.search.segments import Manifest
 from vtkit.search.sharded_encoding import EncodeTexts
 from vtkit.settings.index import IndexSection, PassagesSection
 from vtkit.settings.source import Scratch
@@ -74,16 +76,6 @@ PASSAGE_WORDS = (200, 100, 50)  # the first number is taken with which no more p
 
 
 @dataclass(frozen=True)
-class Example(Result):
-    """A snippet of a document, asked as a query, and the first result."""
-
-    query: str
-    id: str
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
 class BuiltIndex(Result):
     """Facts about an index that need no judgements."""
 
@@ -98,7 +90,7 @@ class BuiltIndex(Result):
     index_bytes: int
     seconds: float  # of the whole build
     query_ms: float  # median time of a query
-    examples: tuple[Example, ...]
+    examples: tuple[tuple[str, ExampleResult], ...]  # snippets of documents, asked as queries, and their first results
 
 
 def build_index(
@@ -158,11 +150,11 @@ def build_index(
         finished = open_run(run(out / RECIPE, tuple(settings), runs=out / RUNS, threads=threads))
         home, manifest = searched(finished.folder, model=None, collection=None)
         (step,) = (step for step in finished.steps if step.startswith("encode:"))
-        encoding = result_of(finished.steps[step], EncodeResult).sets[CORPUS]
+        encoding = result_of(finished.steps[step], dict[str, EncodedSet])[CORPUS]
         trimmed = result_of(finished.steps["vocabulary"], VocabularyResult).trimmed
         weight, chosen = None, ""
         if FUSION.name in finished.steps:
-            fusion = result_of(finished.steps[FUSION.name], FusionResult).with_bm25[CORPUS]
+            fusion = result_of(finished.steps[FUSION.name], dict[str, FusionWeight])[CORPUS]
             weight, chosen = fusion.weight, fusion.words
     else:
         chosen = f"the documents' {tokens:,} tokens are too few to learn latent terms from"
@@ -181,7 +173,7 @@ def build_index(
         asked = time.perf_counter()
         first = next(searcher.search([query], 1)).results
         times.append(1000 * (time.perf_counter() - asked))
-        examples += [Example(query, found.id, found.title, found.shown) for found in first]
+        examples += [(query, ExampleResult(1, found.score, found.id, found.title, found.shown)) for found in first]
     built = BuiltIndex(
         documents=len(read),
         language=language,
@@ -191,7 +183,7 @@ def build_index(
         share_cut=encoding.share_cut,
         length=manifest.index.document_length,
         lost_tokens=None if trimmed is None else trimmed.lost,
-        index_bytes=sum(path.stat().st_size for path in generation_of(out).rglob("*") if path.is_file()),
+        index_bytes=sum(path.stat().st_size for path in searcher.documents.path.parent.rglob("*") if path.is_file()),
         seconds=time.monotonic() - begun,
         query_ms=float(median(times[1:] or [0.0])),
         examples=tuple(examples[1:]),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
@@ -23,9 +23,9 @@ from vtkit.data.sources import default_split, splits_of
 from vtkit.data.text import digest
 from vtkit.data.trec import read_trec
 from vtkit.evaluation.collection import Collection
-from vtkit.evaluation.judging import EvaluateResult
+from vtkit.evaluation.results import SetResults
 from vtkit.pipeline.folder import is_run_folder, open_run
-from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
+from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.evaluate_systems import EVALUATE_HYBRID
 from vtkit.pipeline.steps.texts import distinct
 from vtkit.pipeline.store import result_of
@@ -37,7 +37,7 @@ from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Comparison
-    from vtkit.evaluation.judging import Judged
+    from vtkit.evaluation.results import Ranking
     from vtkit.evaluation.systems import RunSystem, System
     from vtkit.search.searcher import Searcher
 
@@ -166,14 +166,14 @@ def _evaluated(
     kept: Path,
     out: Path | None,
 ) -> Comparison:
-    from vtkit.evaluation.comparison import Cell, Comparison, Failure, compared
+    from vtkit.evaluation.comparison import Comparison, Failure, compared
     from vtkit.evaluation.mteb_results import write_mteb
     from vtkit.report.data import Outcomes
     from vtkit.report.evaluated import evaluated_page
     from vtkit.report.pages import html_page, markdown_page
     from vtkit.report.searches import outcomes
 
-    judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
+    rankings: dict[str, dict[str, Ranking]] = {place.name: {} for place in opened}
     failures: list[Failure] = []
     together: dict[tuple[str, ...], list[Named]] = {}  # a model with its sums: loaded and encoded once
     for each in named:
@@ -184,12 +184,11 @@ def _evaluated(
             console.say(f"{each.label} on {place.name}")
             started = time.perf_counter()
             try:
-                for label, of in loaded.judge(each, place):
-                    judged[place.name][label] = of
+                for label, of in loaded.rankings(each, place):
+                    rankings[place.name][label] = of
                     if out is not None:
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
-                        task = place.judged, place.name, str(place.split)
-                        write_mteb(out / MTEB, label, *task, of.run, settings.depth, time.perf_counter() - started)
+                        write_mteb(out / MTEB, label, place, of.run, settings.depth, time.perf_counter() - started)
             except Exception as error:  # the others are evaluated, whatever the error is
                 reason = str(machine_failure(error) or error).strip() or type(error).__name__
                 if not isinstance(error, VtkitError):
@@ -197,19 +196,18 @@ def _evaluated(
                 console.warn(f"{each.label} on {place.name} failed: {console.one_line(reason, 300)}")
                 failures.append(Failure(each.label, place.name, reason))
     order = [label for each in named for label in (each.label, _reranked(each, settings))]
-    cells: list[Cell] = []
+    sets, won = [], list[Outcomes]()
     for place in opened:
-        there = {label: judged[place.name][label] for label in order if label in judged[place.name]}
-        cells += compared(there, place.name, settings.measures, baseline, settings.correction)
-    comparison = Comparison(settings.measures, baseline, settings.correction, tuple(cells), tuple(failures))
+        there = {label: rankings[place.name][label] for label in order if label in rankings[place.name]}
+        rows = (replace(of.result, system=label) for label, of in there.items())
+        results = SetResults.of(place.name, place.judged, rows)
+        values = {label: of.per_query for label, of in there.items()}
+        sets += [compared(results, values, baseline, settings.correction)] if there else []
+        for label in [label for label in rankings[place.name] if baseline in values and label != baseline]:
+            both = values[label][results.measure], values[baseline][results.measure]
+            won.append(outcomes(None, place.judged, *both, measure=results.measure, names=(label, baseline)))
+    comparison = Comparison(baseline, settings.correction, tuple(sets), tuple(failures))
     if out is not None:
-        measure, won = comparison.measures[0], list[Outcomes]()
-        for place in opened:
-            base = judged[place.name].get(baseline)
-            for label, of in judged[place.name].items():
-                if base is not None and label != baseline:
-                    values = of.per_query[measure], base.per_query[measure]
-                    won.append(outcomes(None, place.judged, *values, measure=measure, names=(label, baseline)))
         page = evaluated_page(comparison, won, time.strftime("%Y-%m-%d %H:%M"))
         (out / "report.html").write_text(html_page(page), encoding="utf-8")
         (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
@@ -221,38 +219,25 @@ class _Loaded:
     """A model, or other system, with its sums: loaded once for all collections, and each collection encoded once."""
 
     def __init__(self, named: Named, settings: ComparisonSettings, kept: Path) -> None:
-        self.named, self.settings, self.kept = named, settings, kept
-        self._encoded: tuple[Collection, System] | None = None
-
-    @cached_property
-    def model(self) -> Any:
-        """The loaded model; the loader of teachers recognises its kind."""
-        return self.load(self.named.name)
-
-    @cached_property
-    def cross_encoder(self) -> Any:
-        """The reranker."""
-        return self.load(str(self.settings.rerank))
-
-    def load(self, name: str) -> Any:
-        """The model in a folder or of the hub, whatever its kind."""
         from vtkit.training.teachers import load_teacher
 
-        return load_teacher(name, (self.named.settings.query_length, self.named.settings.document_length), "model")
+        self.named, self.settings, self.kept = named, settings, kept
+        lengths = named.settings.query_length, named.settings.document_length
+        self.load: Callable[[str], Any] = cache(lambda name: load_teacher(name, lengths, "model"))  # of whatever kind
+        self._encoded: tuple[Collection, System] | None = None
 
-    def judge(self, named: Named, place: Collection) -> Iterator[tuple[str, Judged]]:
+    def rankings(self, named: Named, place: Collection) -> Iterator[tuple[str, Ranking]]:
         """The system on a collection, and then its results reranked, each under its label."""
-        from vtkit.evaluation.judging import judge
-        from vtkit.evaluation.systems import RerankedSystem, RunSystem, cost_of
+        from vtkit.evaluation.systems import cost_of, reranked
 
         system = self.system(named, place)
         ranking = system.rank(place.judged, self.settings.depth)
-        ranking = replace(ranking, facts=replace(ranking.facts, cost=cost_of(system, place.judged)))
-        yield named.label, judge(place.judged, ranking, self.settings.measures)
+        ranking = replace(ranking, result=replace(ranking.result, cost=cost_of(system, place.judged)))
+        yield named.label, ranking.evaluated(place.judged, self.settings.measures)
         if self.settings.rerank is not None:
-            reranked = RerankedSystem(RunSystem(ranking.run), self.cross_encoder, self.settings.rerank_depth)
-            ranking = reranked.rank(place.judged, self.settings.depth)
-            yield _reranked(named, self.settings), judge(place.judged, ranking, self.settings.measures)
+            cross_encoder = self.load(self.settings.rerank)
+            ranking = reranked(place.judged, ranking.run, cross_encoder, self.settings.rerank_depth)
+            yield _reranked(named, self.settings), ranking.evaluated(place.judged, self.settings.measures)
 
     def system(self, named: Named, place: Collection) -> System:
         """The system over the documents of a collection."""
@@ -288,7 +273,7 @@ class _Loaded:
         from vtkit.evaluation.systems import DenseSystem, SparseSystem
         from vtkit.training.teachers import SparseTeacher
 
-        model, name, settings = self.model, self.named.name, self.named.settings
+        model, name, settings = self.load(self.named.name), self.named.name, self.named.settings
         kept = self.kept / folder if folder else None
         if isinstance(model, SparseTeacher):
             return SparseSystem.over(model.encoder, documents, settings, kept)
@@ -308,10 +293,11 @@ class _Loaded:
         bm25 = place.bm25(language, named.settings)
         split, measure, seed = settings.fusion_queries, settings.measures[0], settings.seed
         step = None if named.run is None or split else open_run(named.run).steps.get(EVALUATE_HYBRID.name)
-        judged = None if step is None else result_of(step, EvaluateResult).sets.get(place.folder)
-        if judged is not None and judged.fusion is not None and judged.documents == len(place.whole.documents):
-            console.say(f"  the encoder weighs {judged.fusion.weight:g}, as in the run")
-            return SumSystem(system, bm25, judged.fusion)
+        of_run = None if step is None else result_of(step, dict[str, SetResults]).get(place.folder)
+        fusion = None if of_run is None else of_run.rows[0].fusion
+        if of_run is not None and fusion is not None and of_run.documents == len(place.whole.documents):
+            console.say(f"  the encoder weighs {fusion.weight:g}, as in the run")
+            return SumSystem(system, bm25, fusion)
         training = None if split is None else weight_queries(load_retrieval(place.name, split), place.whole, seed)
         queries = fusion_queries(place.whole, training, seed, named.settings.passages)
         weight = fusion_weight(queries, system, self._over, bm25, measure, settings.depth)
@@ -389,7 +375,7 @@ def _given(named: Named, query_language: str | None) -> list[Given]:
         return [RunSystem(read_trec(place))]
     if named.kind == "index":
         return [open_searcher(place, model=None, collection=None)]
-    sets = result_of(open_run(place).steps[DEPLOY.name], DeployResult).sets
+    sets = result_of(open_run(place).steps[DEPLOY.name], list[str])
     return [open_searcher(place, model=None, collection=each, query_language=query_language) for each in sets]
 
 

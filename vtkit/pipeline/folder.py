@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.evaluation.judging import RUN_FILE, EvaluateResult
+from vtkit.evaluation.results import RUN_FILE, SetResults
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import Store, result_of
@@ -147,7 +147,7 @@ def publish_results(folder: Path, recipe: Recipe, store: Store, plan: Plan, step
         trec = folder / ".trec.new"
         shutil.rmtree(trec, ignore_errors=True)
         for name, output in runs.items():
-            for set_folder in result_of(output, EvaluateResult).sets:
+            for set_folder in result_of(output, dict[str, SetResults]):
                 (trec / set_folder).mkdir(parents=True, exist_ok=True)
                 publish(output / set_folder / RUN_FILE, trec / set_folder / f"{name}.trec.gz")
         put(trec, "trec")

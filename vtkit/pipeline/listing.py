@@ -66,7 +66,7 @@ def list_runs(runs: Path) -> list[ListedRun]:
     }
     users = Counter(inode for files in inodes.values() for inode in files)
     return [
-        _listed(folder, outputs[folder], inodes[folder], {each for each, count in users.items() if count == 1})
+        _list_run(folder, outputs[folder], inodes[folder], {each for each, count in users.items() if count == 1})
         for folder in folders
     ]
 
@@ -83,7 +83,7 @@ def running_by(folder: Path) -> str | None:
         return holder_of(lock)
 
 
-def _listed(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: set[Inode]) -> ListedRun:
+def _list_run(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: set[Inode]) -> ListedRun:
     manifests = [manifest for output in outputs if (manifest := read_manifest(output)) is not None]
     record = folder / RUN_RECORD
     changed = record.stat().st_mtime if record.exists() else folder.stat().st_mtime

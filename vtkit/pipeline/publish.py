@@ -1,15 +1,13 @@
 """A run's model as a repository of the Hugging Face hub: its files, and a card."""
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.evaluation.judging import PER_QUERY, read_per_query
+from vtkit.evaluation.results import PER_QUERY, read_per_query
 from vtkit.pipeline.folder import RunFolder, open_run, report_of
-from vtkit.report.model_card import Published, model_card
+from vtkit.report.model_card import Publication
 from vtkit.settings.named import is_local
 from vtkit.system import console
 from vtkit.system.errors import DataError, RecipeError, VtkitError
@@ -19,23 +17,6 @@ CARD = "README.md"
 BINDING = ("nc", "sa", "gpl", "llama", "gemma", "rail", "other")  # parts of licences that derived models keep
 
 NO_DERIVATIVES = "nd"
-
-
-@dataclass(frozen=True)
-class Publication:
-    """The files and the repository of an upload."""
-
-    repository: str
-    private: bool
-    files: Mapping[str, Path]  # path in the repository -> file, without the card
-    card: str
-    license: str | None
-    source_license: str | None
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all files together."""
-        return sum(file.stat().st_size for file in self.files.values()) + len(self.card.encode())
 
 
 def prepare(folder: Path, repository: str, *, license: str | None = None, private: bool = False) -> Publication:
@@ -69,10 +50,17 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
         )
     chosen = license or of_source
     data = tuple(dict.fromkeys(need.name if not need.local else Path(need.name).name for need in report.needs))
-    published = Published(repository, chosen, data, intervals(run))
-    paths = [path for path in sorted(model.rglob("*")) if path.is_file() and path.name != CARD]
-    files = {path.relative_to(model).as_posix(): path for path in paths}
-    return Publication(repository, private, files, model_card(report, published), chosen, of_source)
+    files = [path for path in sorted(model.rglob("*")) if path.is_file() and path.name != CARD]
+    return Publication(
+        report=report,
+        repository=repository,
+        private=private,
+        files={path.relative_to(model).as_posix(): path for path in files},
+        license=chosen,
+        source_license=of_source,
+        data=data,
+        intervals=intervals(run),
+    )
 
 
 def upload(publication: Publication) -> str:

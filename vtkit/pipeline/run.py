@@ -34,7 +34,6 @@ from vtkit.system import console, distributed
 from vtkit.system.errors import RecipeError, VtkitError, machine_errors
 from vtkit.system.interrupt import end_with_starter
 from vtkit.system.outputs import held, remove_half_written, write_atomically
-from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
 from vtkit.system.runtime import threads as processor_threads
 
@@ -139,9 +138,9 @@ def _planned(recipe: Recipe, store: Store, folder: Path, *, refuse: bool, **aske
     return plan, decisions
 
 
-def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
+def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Any:
     """Make an output in the main process. All processes train together."""
-    function: StageFunction[Result] = step.stage.function
+    function: StageFunction[Any] = step.stage.function
     if not step.stage.trains:
         with distributed.alone():
             return function(step.view, inputs, out)

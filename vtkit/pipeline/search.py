@@ -59,9 +59,9 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> tupl
             raise RecipeError(f"{folder} is a single index: --model and --collection apply to runs only.")
         return folder, open_manifest(folder)
     from vtkit.pipeline.folder import open_run
-    from vtkit.pipeline.steps.deploy_index import DEPLOY, DeployResult
-    from vtkit.pipeline.steps.index_corpus import IndexResult
+    from vtkit.pipeline.steps.deploy_index import DEPLOY
     from vtkit.pipeline.store import result_of
+    from vtkit.search.measures.cost import Sparsity
 
     run = open_run(folder)
     name = model or run.final_model
@@ -73,7 +73,7 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> tupl
             + (f"Choose another with --model: {', '.join(indexed)}." if indexed else "Run its recipe to the end.")
         )
     index = run.steps[DEPLOY.name if deployed else f"index:{name}"]
-    sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
+    sets = result_of(index, list[str]) if deployed else list(result_of(index, dict[str, Sparsity]))
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. It has {', '.join(sets)}.")
@@ -84,7 +84,7 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> tupl
 OF_A_RUN = {"documents", "query_log", *(name.removeprefix("index.") for name in ENGINE)}
 
 
-def settings_of(name: str) -> tuple[str, IndexSection | None, str | None]:
+def encoder_settings(name: str) -> tuple[str, IndexSection | None, str | None]:
     """The name of an encoder (the final model of a run, if ``name`` is its folder); and the settings of ``[index]`` and
     the language of the run, or of the index that ``vtkit build`` made, that the encoder is the model of."""
     from vtkit.pipeline.folder import is_run_folder, open_run
@@ -144,7 +144,7 @@ def open_served(
         if isinstance(searcher.encoder, TransformerQueries) and used[called] == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough
     first = None if models else next(iter(wanted))
-    settings = wanted[first][1].index if first else settings_of(name)[1]
+    settings = wanted[first][1].index if first else encoder_settings(name)[1]
     index, length = settings or IndexSection(), max_length or (settings.document_length if settings else None)
     candidates = candidates_of(*wanted[first]) if first else index.candidate_dimensions
     return first or models[0], encoder, searchers, first, length, candidates, Dimensions.of(encoder).mass(index)

@@ -19,7 +19,6 @@ from pydantic import BaseModel, PrivateAttr
 from vtkit.recipe.write import resolved_toml
 from vtkit.settings.named import local_path, named_things
 from vtkit.settings.recipe import Recipe
-from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from vtkit.settings.adapt import AdaptSection
@@ -65,7 +64,7 @@ class View(Recipe):
         return self._corpora[setting]
 
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R")  # a Result, or plain values and Results in a dictionary or list
 
 
 StageFunction = Callable[[View, Mapping[str, Path], Path], R]
@@ -100,7 +99,7 @@ class Stage(Generic[R]):
 
     @property
     def result(self) -> type[R]:
-        """The class of its result: the return type of its function."""
+        """The type of its result: the return type of its function."""
         kind: type[R] = get_type_hints(self.function)["return"]
         return kind
 

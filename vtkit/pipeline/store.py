@@ -25,12 +25,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
+
 from vtkit.data import hub
 from vtkit.system import console
 from vtkit.system.checksums import CHECKSUM, VERIFIED, changes, read_record, remembered, write_record
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import held, write_atomically
-from vtkit.system.results import Result
 from vtkit.system.runtime import threads
 from vtkit.system.version import __version__
 
@@ -41,7 +42,9 @@ RECORDED_PACKAGES = (
 )  # fmt: skip
 
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R")
+
+_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one for each kind of result
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Store:
     def folder(self, dependencies: Dependencies) -> Path:
         return self.root / f"{dependencies.stage.replace(':', '-')}-{dependencies.key[:20]}"
 
-    def damage(self, dependencies: Dependencies, kind: type[Result]) -> str | None:
+    def damage(self, dependencies: Dependencies, kind: type[Any]) -> str | None:
         """Describe the damage of an output. The answer is None if every file matches its checksum and this version of
         vtkit can read the manifest's result as a ``kind``."""
         return self._damage(self.folder(dependencies), kind)
@@ -122,7 +125,7 @@ class Store:
                 "versions": versions(),
                 "hub": hub.revisions(),
                 "warnings": console.warned()[warned_before:],
-                "result": result.to_json(),
+                "result": json.loads(json.dumps(result, default=asdict)),
             }
             files = [path for path in sorted(partial.rglob("*")) if path.is_file() and path.name != VERIFIED]
             write_record(partial / MANIFEST, manifest, files)
@@ -191,7 +194,7 @@ def versions() -> dict[str, str]:
     return known
 
 
-def _damage(folder: Path, kind: type[Result]) -> str | None:
+def _damage(folder: Path, kind: type[Any]) -> str | None:
     if not (folder / MANIFEST).is_file():
         return "its manifest is missing"
     manifest = read_manifest(folder)
@@ -205,6 +208,7 @@ def _damage(folder: Path, kind: type[Result]) -> str | None:
 def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
     """The result in a manifest; None if it does not have the form of ``kind``."""
     try:
-        return kind.from_json(manifest["result"])
+        result: R = _reader(kind).validate_python(manifest["result"])
+        return result
     except (KeyError, TypeError, ValueError):  # pydantic's own error is a ValueError
         return None

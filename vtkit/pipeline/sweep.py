@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.executors import as_finished, executed_by
-from vtkit.evaluation.judging import EvaluateResult
-from vtkit.pipeline.compare import per_query
+from vtkit.evaluation.results import PER_QUERY, SetResults, read_per_query
 from vtkit.pipeline.disk import show_disk, show_earlier_times
 from vtkit.pipeline.folder import finished_steps, open_run, report_of
 from vtkit.pipeline.plan import Plan, Step
@@ -232,8 +231,10 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
         for system, step in (SYSTEMS | {"encoder": f"evaluate:{run.final_model}"}).items():
             if step not in run.steps:
                 continue
-            for name, of in result_of(run.steps[step], EvaluateResult).sets.items():
-                queries = per_query(run, step.removeprefix("evaluate:"), name) or {}
+            for name, on_set in result_of(run.steps[step], dict[str, SetResults]).items():
+                (of,) = on_set.rows
+                folder = run.steps[step] / name
+                queries = read_per_query(folder) if (folder / PER_QUERY).is_file() else {}
                 known = {"row": row, "column": cell.column, "seed": cell.seed, "run": cell.name, "set": name}
                 costs = zip(COSTS, (of.flops, of.query_dimensions, of.document_dimensions), strict=True)
                 figures += [

@@ -4,14 +4,13 @@ A part that a run does not have (no fine-tuning, no judged sets) is None or empt
 could not be measured are None or not finite.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import GateResult
-from vtkit.evaluation.judging import SystemFacts
+from vtkit.evaluation.results import Number, SetResults
 from vtkit.search.measures.cost import SearchCost, Sparsity
 from vtkit.search.measures.masked_predictions import HeldOutPredictions
 from vtkit.system.results import Result
@@ -19,113 +18,7 @@ from vtkit.training.validated import Validated
 from vtkit.transfer.result import Neighbour, Probed
 from vtkit.vocabulary.profiles import VocabularyAnalysis
 
-Number = int | float | None
 WeightedToken = tuple[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row(SystemFacts):
-    """One system on one evaluation set."""
-
-    model: str
-    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, a peer's, one of these with ``+ BM25``, or ``deployed``.
-    Which kind it is, ``role`` says."""
-
-    measures: Mapping[str, Number]
-    label: str = ""
-    p_value_vs_bm25: Number = None
-    """p of the difference from the better BM25 in the first measure (paired randomisation test): of the planned row
-    corrected for the sets (Holm), of all others exploratory and uncorrected."""
-
-    p_value_vs_planned: Number = None
-    """p of the difference from the planned row, for dense embedders and their sums only; corrected over these rows of
-    all sets (Holm)."""
-
-    @property
-    def name(self) -> str:
-        """The name on pages."""
-        return self.label or self.model
-
-    @property
-    def peer(self) -> bool:
-        """True for a dense embedder of ``evaluate.peers``, or its sum with BM25."""
-        return self.role in ("peer", "peer-sum")
-
-
-@dataclass(frozen=True)
-class SetResults(Result):
-    """All that was judged on one evaluation set."""
-
-    set: str
-    rows: tuple[Row, ...] = ()
-    queries: int | None = None
-    documents: int | None = None
-    share_cut: Number = None  # share of documents longer than the final model reads
-    document_length: int | None = None  # tokens that the final model reads at most
-    not_comparable: tuple[str, ...] = ()  # why they cannot stand beside published ones: sampled, or missing
-    passages: int | None = None  # that the documents are cut into; ``share_cut`` is then of these
-
-    @property
-    def unit(self) -> str:
-        """The name of the texts that are encoded: documents, or their passages."""
-        return "documents" if self.passages is None else "passages"
-
-    @property
-    def label(self) -> str:
-        """The name of the set, with a remark if its figures do not compare with published ones."""
-        return f"{self.set}, not comparable ({'; '.join(self.not_comparable)})" if self.not_comparable else self.set
-
-    @property
-    def measures(self) -> list[str]:
-        """The measures, in the order of the recipe."""
-        return list(dict.fromkeys(name for row in self.rows for name in row.measures))
-
-    @property
-    def measure(self) -> str:
-        """The main measure, the first; empty without any."""
-        return next(iter(self.measures), "")
-
-    def value(self, row: Row | None) -> float | None:
-        """The main measure of ``row``."""
-        value = None if row is None else row.measures.get(self.measure)
-        return float(value) if value is not None and math.isfinite(value) else None
-
-    def best(self, rows: Iterable[Row]) -> Row | None:
-        """The row that is best in the main measure."""
-        return max(rows, key=lambda row: -math.inf if (value := self.value(row)) is None else value, default=None)
-
-    @property
-    def final(self) -> Row | None:
-        """The run's final model."""
-        return next((row for row in reversed(self.rows) if row.role == "encoder"), None)
-
-    @property
-    def planned(self) -> Row | None:
-        """The one row of the set that is tested as planned: the index to be used, or else the final model."""
-        return next((row for row in reversed(self.rows) if row.role == "deployed"), self.final)
-
-    @property
-    def bm25(self) -> Row | None:
-        """The BM25 that is better in the first measure: no claim is made against a weak one."""
-        return self.best(row for row in self.rows if row.role == "bm25")
-
-    @property
-    def hybrid(self) -> Row | None:
-        """The sum of the final model and BM25: in the index to be used, if it has a lexical part, else of two
-        rankings."""
-        if self.planned is not None and self.planned.fusion is not None:
-            return self.planned
-        return next((row for row in self.rows if row.role == "sum"), None)
-
-    @property
-    def source(self) -> Row | None:
-        """The source model, if it is not the final one."""
-        return next((row for row in self.rows if row.model == "source" and row is not self.final), None)
-
-    @property
-    def peers(self) -> list[Row]:
-        """The dense embedders and their sums with BM25."""
-        return [row for row in self.rows if row.peer]
 
 
 @dataclass(frozen=True)
@@ -171,6 +64,10 @@ class QueryOutcome(Result):
     value: float
     baseline: float
     tokens: tuple[WeightedToken, ...] = ()  # the tokens it is searched as
+    document: str = ""  # a relevant document whose scores by both are compared; this and the next two are of runs only
+    ranks: tuple[int | None, int | None] = (None, None)  # of that document, by the baseline and by the system
+    changes: tuple[tuple[str, float, float], ...] = ()
+    """Tokens, each with its part of the document's score by both, the largest differences first."""
 
 
 @dataclass(frozen=True)

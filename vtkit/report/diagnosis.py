@@ -6,8 +6,9 @@ be a little better.
 
 from collections.abc import Iterator
 
+from vtkit.evaluation.results import SetResults, SystemResult
 from vtkit.report.blocks import Code, Inlines, Token
-from vtkit.report.data import ReportData, Row, SetResults
+from vtkit.report.data import ReportData
 from vtkit.report.verdict import recommendation, related
 from vtkit.report.wording import amount, is_number, score, share, visible
 from vtkit.search.measures.significance import CHANCE
@@ -117,7 +118,7 @@ def _rules(report: ReportData) -> Iterator[tuple[str, Inlines]]:
         yield "few queries", (few,)
 
 
-def _gains(of: SetResults, row: Row | None) -> bool:
+def _gains(of: SetResults, row: SystemResult | None) -> bool:
     """Report whether ``row`` is better than BM25 beyond chance."""
     value, bm25, p = of.value(row), of.value(of.bm25), None if row is None else row.p_value_vs_bm25
     return value is not None and bm25 is not None and value > bm25 and is_number(p) and p < CHANCE

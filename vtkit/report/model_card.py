@@ -3,6 +3,8 @@ because they contain its maker's paths and texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from vtkit.report.blocks import Paragraph, Section, Table
 from vtkit.report.content import sections
@@ -24,16 +26,30 @@ TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction
 
 
 @dataclass(frozen=True)
-class Published:
-    """Facts on the card of a repository that the card of a folder lacks."""
+class Publication:
+    """The files and the repository of an upload, with the facts that its card has beside those of a folder's."""
 
+    report: ReportData
     repository: str
+    private: bool
+    files: Mapping[str, Path]  # path in the repository -> file, without the card
     license: str | None
+    source_license: str | None
     data: tuple[str, ...]  # names of models, collections and files in the recipe, without the folders of local ones
     intervals: Mapping[str, Mapping[str, tuple[float, float]]]  # set -> measure -> 95 % interval of its mean
 
+    @cached_property
+    def card(self) -> str:
+        """The card of the repository."""
+        return model_card(self.report, self)
 
-def model_card(report: ReportData, published: Published | None = None) -> str:
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files together."""
+        return sum(file.stat().st_size for file in self.files.values()) + len(self.card.encode())
+
+
+def model_card(report: ReportData, published: Publication | None = None) -> str:
     """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder. Results enter the
     header unless the run is a demonstration, since the hub shows the header's results without the text of the card."""
     name = visible(report.name) or "model"
@@ -57,7 +73,7 @@ def model_card(report: ReportData, published: Published | None = None) -> str:
     )
 
 
-def _header(report: ReportData, name: str, published: Published | None) -> str:
+def _header(report: ReportData, name: str, published: Publication | None) -> str:
     """YAML between two lines of hyphens."""
     from huggingface_hub import EvalResult, ModelCardData
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vtkit.evaluation.judging import Role
+from vtkit.evaluation.results import SetResults
 from vtkit.report.blocks import Chart
 from vtkit.report.wording import amount, score, share, visible
 from vtkit.system.outputs import write_file
@@ -123,13 +123,17 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def effectiveness_chart(caption: str, systems: Sequence[tuple[str, float, Role]]) -> Chart:
-    """A bar for each system, by name, value and role; BM25 is the mark to reach, the last encoder stands out."""
-    names = [visible(name) for name, _, _ in systems]
-    values = [value for _, value, _ in systems]
+def effectiveness_chart(caption: str, results: SetResults) -> Chart | None:
+    """A bar for each system by the main measure; BM25 is the mark to reach, the last encoder stands out. None if no
+    system has a value."""
+    rows = [row for row in results.rows if results.value(row) is not None]
+    names = [visible(row.name) for row in rows]
+    values = [value for row in rows if (value := results.value(row)) is not None]
+    if not values:
+        return None
     wrapped = [textwrap.fill(name, LABEL_WIDTH) for name in names]
-    colours = [COLOURS.get(role, SOFT) for _, _, role in systems]
-    for position in [number for number, (_, _, role) in enumerate(systems) if role == "encoder"][-1:]:
+    colours = [COLOURS.get(row.role, SOFT) for row in rows]
+    for position in [number for number, row in enumerate(rows) if row.role == "encoder"][-1:]:
         colours[position] = FIRST
 
     def draw(figure: FigureBase) -> None:

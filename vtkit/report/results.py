@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from vtkit.evaluation.results import Number, SetResults, SystemResult
 from vtkit.report.blocks import Block, Cell, Foreign, Hit, Inlines, Paragraph, Piece, Section, Strong, Table, Token
-from vtkit.report.data import Example, Number, Outcomes, ReportData, Row, SetResults, WeightedToken
+from vtkit.report.data import Example, Outcomes, ReportData, WeightedToken
 from vtkit.report.plots import effectiveness_chart
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
 from vtkit.search.results import readable
@@ -36,30 +37,32 @@ COLUMNS = {  # column -> its explanation
 def results_table(
     caption: str,
     head: str,
-    rows: Sequence[tuple[str, Mapping[str, Number], Mapping[str, tuple[float, float]]]],
+    results: SetResults,
     further: Mapping[str, Sequence[str]],
     *,
+    measures: Sequence[str] = (),
     form: Callable[[Number], str] = score,
     notes: Mapping[str, str] | None = None,
 ) -> Table:
-    """A row for each system: its measures, the best of each bold, then ``further`` columns.
+    """A row for each system: its measures, with half of the interval if it has one, the best of each bold; then
+    ``further`` columns.
 
     Args:
-        rows: name of the system, its measures, and the intervals of those that have one, of which half is shown.
+        head: what the systems are.
         further: a cell for each row; a column without any is left out.
+        measures: some of the measures; default: all.
     """
-    measures = list(dict.fromkeys(name for _, values, _ in rows for name in values))
-    values_of = {name: [values.get(name) for _, values, _ in rows] for name in measures}
-    best = {name: max(filter(is_number, values), default=None) for name, values in values_of.items()}
+    rows, measures = results.rows, measures or results.measures
+    best = {name: max(filter(is_number, (row.measures.get(name) for row in rows)), default=None) for name in measures}
     further = {title: cells for title, cells in further.items() if any(cell not in ("", "–") for cell in cells)}
     lines: list[tuple[Cell, ...]] = []
-    for (name, values, intervals), *cells in zip(rows, *further.values(), strict=True):
+    for row, *cells in zip(rows, *further.values(), strict=True):
         shown: list[Cell] = []
         for measure in measures:
-            value, (low, high) = values.get(measure), intervals.get(measure, (0.0, 0.0))
-            text = f"{form(value)} ±{score((high - low) / 2)}" if measure in intervals else form(value)
+            value, (low, high) = row.measures.get(measure), row.intervals.get(measure, (0.0, 0.0))
+            text = f"{form(value)} ±{score((high - low) / 2)}" if measure in row.intervals else form(value)
             shown.append(Strong(text) if is_number(value) and value == best[measure] else text)
-        lines.append((name, *shown, *cells))
+        lines.append((row.name, *shown, *cells))
     titles = (*measures, *further)
     explained = {title: note for title in titles if (note := COLUMNS.get(title) or measure_note(title))}
     return Table(caption, (head, *titles), lines, notes=explained | dict(notes or {}))
@@ -95,9 +98,7 @@ def results_section(report: ReportData) -> Section | None:
     ]
     blocks: list[Block] = [*map(set_table, sets), *(Paragraph(note, "quiet") for note in notes)]
     blocks += filter(None, map(_weights_table, sets))
-    for of in sets:
-        systems = [(row.name, value, row.role) for row in of.rows if (value := of.value(row)) is not None]
-        blocks += [effectiveness_chart(f"{of.measure} by stage, {of.label}", systems)] if systems else []
+    blocks += [chart for of in sets if (chart := effectiveness_chart(f"{of.measure} by stage, {of.label}", of))]
     return Section("results", "Results", blocks) if sets else None
 
 
@@ -116,10 +117,10 @@ def set_table(results: SetResults) -> Table:
     counted = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
     caption = f"{results.label} ({counted})" if counted else results.label
     notes = {row.name: note for row in rows if (note := _row_note(row))}
-    return results_table(caption, "model", [(row.name, row.measures, {}) for row in rows], further, notes=notes)
+    return results_table(caption, "model", results, further, notes=notes)
 
 
-def _row_note(row: Row) -> str:
+def _row_note(row: SystemResult) -> str:
     """The explanation of a row: the system that it searches with."""
     said = [f"{row.analyser}, k1 {row.k1}, b {row.b}."] if row.analyser is not None else []
     if row.role == "peer":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,11 +121,11 @@ def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | No
     return coverage(words, own, searcher.encode(texts), index.by_document(), relevant)
 
 
-def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> SearchCost:
-    """Size of the index in ``folder``, without the documents' texts, and time of the first queries, one at a time."""
+def search_cost(searcher: Searcher, collection: RetrievalSet) -> SearchCost:
+    """Size of the index, without the documents' texts, and time of the first queries, one at a time."""
     from vtkit.data.document_files import DOCUMENTS
 
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != DOCUMENTS)
+    files = (path for path in searcher.documents.path.parent.rglob("*") if path.is_file() and path.name != DOCUMENTS)
     return SearchCost.timed(
         collection.name,
         len(searcher.documents),

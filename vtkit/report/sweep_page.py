@@ -7,7 +7,7 @@ from contextlib import suppress
 from math import isnan
 from typing import TYPE_CHECKING
 
-from vtkit.report.blocks import Cell, Chart, Page, Paragraph, Section, Strong, Table
+from vtkit.report.blocks import Cell, Chart, Inlines, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.plots import INK, LINE, PALETTE, QUIET, Line, line_chart
 from vtkit.report.sweep_tables import COSTS, TITLES, SweepResults, label_of, table_rows
@@ -43,14 +43,7 @@ def _tables(results: SweepResults, system: str) -> list[Table]:
     columns = [(*place, measure) for place, measures in results.places.items() for measure in measures]
     heads = (*results.heads, *(f"{label_of(place)} {measure}" for *place, measure in columns))
     words = frozenset(range(1, len(results.heads)))
-    rows: list[list[Cell]] = []
-    for labels, entries in table_rows(results, system):
-        row: list[Cell] = [*labels]
-        for entry in entries:
-            further = f"{f'± {entry.deviation}' if entry.deviation else ''}{' †' if entry.significant else ''}".strip()
-            first = Strong(entry.mean) if entry.best else entry.mean
-            row.append((first, further) if further else (first,))
-        rows.append(row)
+    rows: list[tuple[Cell, ...]] = [(*labels, *cells) for labels, cells in table_rows(results, system, _cell)]
     tested = [
         (*labels, *(_difference(results.tested.get((system, *column, row))) for column in columns))
         for row, labels in results.rows.items()
@@ -59,6 +52,11 @@ def _tables(results: SweepResults, system: str) -> list[Table]:
     caption = f"Difference from {results.baseline} ± half of its 95 % interval, and p"
     tables = [Table("Means", heads, rows, words=words)]
     return [*tables, Table(caption, heads, tested, words=words)] if tested else tables
+
+
+def _cell(mean: str, deviation: str, best: bool, significant: bool) -> Inlines:
+    further = f"{f'± {deviation}' if deviation else ''}{' †' if significant else ''}".strip()
+    return (Strong(mean) if best else mean, *([further] if further else []))
 
 
 def _difference(of: Difference | None) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vtkit.report.wording import visible
 from vtkit.search.measures.significance import CHANCE, Difference
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+
+T = TypeVar("T")
 
 TITLES = {  # system -> title of its table
     "encoder": "The encoder alone",
@@ -84,35 +86,32 @@ def label_of(place: Sequence[str]) -> str:
     return " · ".join(filter(None, place))
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A figure as it is printed."""
+def table_rows(
+    results: SweepResults, system: str, cell: Callable[[str, str, bool, bool], T]
+) -> Iterator[tuple[tuple[str, ...], list[T]]]:
+    """Labels under the heads, and a cell for each measure of each place; BM25 and the source first.
 
-    mean: str
-    deviation: str = ""
-    best: bool = False
-    significant: bool = False
-
-
-def table_rows(results: SweepResults, system: str) -> Iterator[tuple[tuple[str, ...], list[Entry]]]:
-    """Labels under the heads, and an entry for each measure of each place; BM25 and the source first."""
+    Args:
+        cell: makes it of the mean and the deviation as they are printed, and of whether the mean is the best and its
+            difference from the baseline beyond chance.
+    """
     columns = [(*place, measure) for place, measures in results.places.items() for measure in measures]
     for reference in REFERENCES:
         values = [results.at(reference, *column).unique() for column in columns]
         if any(len(each) == 1 for each in values):
-            same = [Entry(f"{each[0]:.4f}" if len(each) == 1 else "–") for each in values]
+            same = [cell(f"{each[0]:.4f}" if len(each) == 1 else "–", "", False, False) for each in values]
             yield (reference, *[""] * (len(results.heads) - 1)), same
     figures = {column: results.figures(system, *column) for column in columns}
     best = {column: max((mean for mean, _ in of.values()), default=0.0) for column, of in figures.items()}
     for row, labels in results.rows.items():
-        entries = []
+        cells = []
         for column in columns:
             mean, deviation = figures[column].get(row, (float("nan"),) * 2)
             tested = results.tested.get((system, *column, row))
             significant = tested is not None and tested.p < CHANCE
             shown = ["" if value != value else f"{value:.4f}" for value in (mean, deviation)]  # NaN: there is none
-            entries.append(Entry(shown[0] or "–", shown[1], mean == best[column], significant))
-        yield labels, entries
+            cells.append(cell(shown[0] or "–", shown[1], mean == best[column], significant))
+        yield labels, cells
 
 
 def latex_tables(results: SweepResults) -> str:
@@ -123,7 +122,7 @@ def latex_tables(results: SweepResults) -> str:
     heads = [("", _tex(head)) for head in results.heads]
     heads += [(_tex(label_of(place)), _tex(each)) for place, measures in results.places.items() for each in measures]
     for system in results.systems:
-        rows = [[*map(_tex, labels), *map(_tex_entry, entries)] for labels, entries in table_rows(results, system)]
+        rows = [[*map(_tex, labels), *cells] for labels, cells in table_rows(results, system, _tex_cell)]
         parts.append(
             DataFrame(rows, columns=MultiIndex.from_tuples(heads)).to_latex(
                 index=False,
@@ -136,10 +135,10 @@ def latex_tables(results: SweepResults) -> str:
     return "\n".join(parts)
 
 
-def _tex_entry(entry: Entry) -> str:
-    shown = rf"\textbf{{{entry.mean}}}" if entry.best else entry.mean.replace("–", "--")
-    shown += rf" {{\scriptsize$\pm$ {entry.deviation}}}" if entry.deviation else ""
-    return rf"{shown}$^\dagger$" if entry.significant else shown
+def _tex_cell(mean: str, deviation: str, best: bool, significant: bool) -> str:
+    shown = rf"\textbf{{{mean}}}" if best else mean.replace("–", "--")
+    shown += rf" {{\scriptsize$\pm$ {deviation}}}" if deviation else ""
+    return rf"{shown}$^\dagger$" if significant else shown
 
 
 def csv_table(results: SweepResults) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vtkit.report.data import Number, ReportData, Row, SetResults
+from vtkit.evaluation.results import Number, SetResults, SystemResult
+from vtkit.report.data import ReportData
 from vtkit.report.wording import amount, is_number, p_value, score, visible
 from vtkit.search.measures.significance import CHANCE
 from vtkit.system.console import size
@@ -114,7 +115,7 @@ def verdict(report: ReportData) -> str:
     return visible(" ".join(sentences))
 
 
-def _systems(of: SetResults) -> dict[str, Row]:
+def _systems(of: SetResults) -> dict[str, SystemResult]:
     """The rows that a reader compares first, by their names in words, each once and the system to deploy first."""
     deployed, peer = of.planned, of.best(of.peers)
     rows = {
@@ -125,7 +126,7 @@ def _systems(of: SetResults) -> dict[str, Row]:
         peer.name if peer is not None else "": peer,
         "the source model": of.source,
     }
-    shown: dict[str, Row] = {}
+    shown: dict[str, SystemResult] = {}
     for label, row in rows.items():
         if row is not None and row not in shown.values() and of.value(row) is not None:
             shown[label] = row

@@ -48,7 +48,7 @@ def vector_gates(
     usable = can_weigh(encoder) if no_logits else ~masked_dimensions(encoder[0].auto_model).cpu().numpy()
 
     @cache
-    def vectors() -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    def encoded() -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         opening = min(QUERY_TOKENS, PROBE_LENGTH)
         documents = encode_side(encoder, texts, "document", PROBE_LENGTH, description="encoding probe texts")
         return encode_side(encoder, texts, "query", opening, description="encoding probe queries"), documents
@@ -57,8 +57,8 @@ def vector_gates(
     ties: Finding = "warn" if is_unicoil(encoder) else broken
     gates: dict[Gate, Callable[[], Seen]] = {
         "activation": lambda: activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken),
-        "dimensions": lambda: dimensions_gate(*vectors(), int(usable.sum()), broken),
-        "ties": lambda: ties_gate(*vectors(), ties),
+        "dimensions": lambda: dimensions_gate(*encoded(), int(usable.sum()), broken),
+        "ties": lambda: ties_gate(*encoded(), ties),
     }
     if no_logits:
         del gates["activation"]

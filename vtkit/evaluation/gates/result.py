@@ -6,7 +6,7 @@ that should be copies and are not), that they are worth a *warning* (outside wha
 look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,13 +41,6 @@ class GateResult(Result):
         return self.finding == "fail" and self.level == "fail"
 
 
-@dataclass(frozen=True)
-class GateResults(Result):
-    """The results of the gates after one stage."""
-
-    gates: tuple[GateResult, ...]
-
-
 def gate_results(
     section: GatesSection, stage: Stage, gates: Iterable[tuple[Gate, Callable[[], Seen]]]
 ) -> list[GateResult]:
@@ -59,7 +52,7 @@ def gate_results(
     ]
 
 
-def passed(gates: Sequence[GateResult]) -> GateResults:
+def passed(gates: list[GateResult]) -> list[GateResult]:
     """Show one line for each gate, a warning if it did not pass.
 
     Raises:
@@ -77,4 +70,4 @@ def passed(gates: Sequence[GateResult]) -> GateResults:
             console.warn(f"{place}: {result.finding}; {seen}. {result.advice}")
     if stopping:
         raise CollapseError("\n".join(stopping))
-    return GateResults(tuple(gates))
+    return gates

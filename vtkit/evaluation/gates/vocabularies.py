@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,32 +42,23 @@ LOST = 0.02
 BYTE_PIECES = 0.5  # share of tokens that are no whole character, above which a text is read byte by byte
 
 
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """The source's vocabulary beside the target's."""
-
-    source: PreTrainedTokenizerFast
-    overlap: Overlap
-    bridged: bool  # whether the transfer knows which tokens of two languages mean the same
-
-
 def vocabulary_gates(
     section: GatesSection,
     target: PreTrainedTokenizerFast,
     texts: Sequence[str],
-    aligned: Aligned | None,
+    overlap: Callable[[], Seen] | None,
     trimmed: TrimStats | None = None,
 ) -> list[GateResult]:
     """Run the gates overlap, trimmed and unicode, except those that are off, before the transfer.
 
     Args:
         texts: probe texts of the target corpus; without any, the gate unicode is passed over.
-        aligned: None where the target is the source's own vocabulary; the gate overlap is passed over then.
+        overlap: :func:`overlap_gate` on both vocabularies; None where the target is the source's own vocabulary.
         trimmed: what trimming found; None where nothing was.
     """
     gates: dict[Gate, Callable[[], Seen]] = {}
-    if aligned is not None:
-        gates["overlap"] = partial(overlap_gate, target, aligned)
+    if overlap is not None:
+        gates["overlap"] = overlap
     if trimmed is not None:
         gates["trimmed"] = partial(trimmed_gate, trimmed, len(target))
     if probes := [text for text in texts if text.strip()]:
@@ -76,10 +66,15 @@ def vocabulary_gates(
     return gate_results(section, "vocabulary", gates.items())
 
 
-def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
-    """The overlap share against that of vocabularies of such scripts, the special roles, and the bridge it needs."""
-    overlap = aligned.overlap
-    shared = shared_scripts(aligned.source, target)
+def overlap_gate(
+    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, overlap: Overlap, bridged: bool
+) -> Seen:
+    """The overlap share against that of vocabularies of such scripts, the special roles, and the bridge it needs.
+
+    Args:
+        bridged: whether the transfer knows which tokens of two languages mean the same.
+    """
+    shared = shared_scripts(source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
     roles = roles_by_id(target)
     missing = sorted({role for number, role in roles.items() if overlap.target_to_source[number] < 0})
@@ -94,7 +89,7 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
         return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE
     if overlap.share < LEAST_OVERLAP:
         return "fail", seen, _OVERLAP_ADVICE
-    if not aligned.bridged and not one_language:
+    if not bridged and not one_language:
         seen += (
             f"; without a bridge between the languages, {1 - overlap.share:.0%} of the tokens start without a meaning"
         )

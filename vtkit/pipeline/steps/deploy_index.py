@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from vtkit.evaluation.fusion import FusionWeight
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import SETS, model_name
-from vtkit.pipeline.steps.fusion import FusionResult
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import collection_of
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import ENGINE
 from vtkit.system import console
-from vtkit.system.results import Result
 
 DEPLOYED = "deployed"  # name of this index in steps
 
 
-@dataclass(frozen=True)
-class DeployResult(Result):
-    """The index of each evaluation set, as it is to be used."""
-
-    sets: tuple[str, ...]  # folders of the evaluation sets
-
-
-def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployResult:
-    """Fill ``out/SET`` with an index of ``inputs["vectors"]``, made by ``inputs["model"]``, for every set.
+def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> list[str]:
+    """Fill ``out/SET`` with an index of ``inputs["vectors"]``, made by ``inputs["model"]``, for every set; returns the
+    sets.
 
     The weights that ``inputs["fusion"]`` has chosen bring the scores of its lexical part together with the encoder's.
     """
@@ -38,7 +30,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         place, fusion = collection_of(corpus), None
         if index.lexical != "none":
-            weight = result_of(inputs["fusion"], FusionResult).with_bm25[place.folder]
+            weight = result_of(inputs["fusion"], dict[str, FusionWeight])[place.folder]
             bm25 = place.bm25(recipe.recipe.language, index).bm25
             fusion = bm25, weight.weight, weight.deviations
             of_document = len(bm25.index.lists.entries) / max(bm25.index.document_count, 1)
@@ -48,12 +40,12 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         vectors, home = inputs["vectors"] / place.folder, out / place.folder
         index_folder(vectors, home, index, encoder, place.whole.documents, fusion)
         sets.append(place.folder)
-    return DeployResult(tuple(sets))
+    return sets
 
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=22,
+    version=23,
     reads=(*ENGINE, *WEIGHTING, "index.lexical", "recipe.language", "index.bm25_analyser", "index.passages"),
     corpora=SETS,
     function=deploy_index,

@@ -19,17 +19,10 @@ class EncodedSet(Result):
 
     share_cut: float = 0.0  # share of the documents, or their passages, of which the encoder does not read the end
     passages: int | None = None  # number of passages; None: documents are not cut into these
-
-
-@dataclass(frozen=True)
-class EncodeResult(Result):
-    """Results of encoding the documents of each evaluation set with one encoder."""
-
-    sets: Mapping[str, EncodedSet]
     query_encoder: str | None = None  # of the queries that are to find them; None where that of documents is
 
 
-def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:
+def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, EncodedSet]:
     """Fill ``out/SET`` with a folder of vectors, as ``vtkit encode`` writes it, for every set of the recipe.
 
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input. Where there is
@@ -73,8 +66,8 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         if passages is not None:
             console.say(f"  {folder}: {len(passages):,} passages of {len(collection.documents):,} documents")
         write_encoding(out / folder, work, removed, collection.documents, passages, texts=len(texts), model=None)
-        sets[folder] = EncodedSet(cut, None if passages is None else len(passages))
-    return EncodeResult(sets, query_encoder_of(encoder))
+        sets[folder] = EncodedSet(cut, None if passages is None else len(passages), query_encoder_of(encoder))
+    return sets
 
 
 def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
@@ -87,7 +80,7 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 
 ENCODE = Stage(
     "encode",
-    version=8,
+    version=9,
     reads=("index.document_length", "index.top_dimensions", "index.mass", "index.precision", "index.passages"),
     corpora=SETS,
     function=encode_corpus,

@@ -4,7 +4,7 @@ to weight and to extend an index are compared, they are encoded once."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,13 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import SETS, model_name
 from vtkit.pipeline.steps.texts import collection_of
-from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from vtkit.evaluation.systems import EncodeQueries
 
 
-@dataclass(frozen=True)
-class EncodeQueriesResult(Result):
-    """The encoded queries of each evaluation set."""
-
-    queries: Mapping[str, int]  # evaluation set -> number of its queries
-
-
-def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeQueriesResult:
-    """Fill ``out/SET`` with the query vectors of ``inputs["model"]``."""
+def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, int]:
+    """Fill ``out/SET`` with the query vectors of ``inputs["model"]``; returns how many each set has."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.systems import query_vectors
     from vtkit.search.stored_vectors import write_vectors
@@ -40,7 +32,7 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
         encode = query_vectors(encoder, recipe.index, f"encoding the queries of {place.folder}")
         write_vectors(encode(asked), out / place.folder)
         encoded[place.folder] = len(asked)
-    return EncodeQueriesResult(encoded)
+    return encoded
 
 
 def judged_of(recipe: View, collection: RetrievalSet) -> RetrievalSet:
@@ -63,7 +55,7 @@ def stored(folder: Path) -> EncodeQueries:
 
 ENCODE_QUERIES = Stage(  # of the final model
     "encode:queries",
-    version=14,
+    version=15,
     reads=(
         *("index.query_length", "index.query_top_dimensions", "index.precision"),
         *("evaluate.max_queries", "evaluate.ignore_identical_ids"),

@@ -1,11 +1,11 @@
-"""Stages ``evaluate:…``: models, BM25, the deployed index, dense embedders and their sums with BM25, each judged on
-every evaluation set. Every stage fills ``out/SET`` with ``run.trec.gz`` and ``per_query.json``."""
+"""Stages ``evaluate:…``: models, BM25, the deployed index, dense embedders and their sums with BM25, each evaluated on
+every set. Every stage fills ``out/SET`` with ``run.trec.gz`` and ``per_query.json``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from vtkit.data.trec import read_trec
 from vtkit.evaluation.collection import Collection
 from vtkit.evaluation.fusion import FusionWeight
-from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, Role, judge
-from vtkit.pipeline.stage import Stage, View
+from vtkit.evaluation.results import RUN_FILE, Role, SetResults
+from vtkit.pipeline.stage import Stage, StageFunction, View
 from vtkit.pipeline.steps.deploy_index import DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import SETS, model_name
 from vtkit.pipeline.steps.encode_queries import judged_of, stored
-from vtkit.pipeline.steps.fusion import WEIGHED, FusionResult, fusion_queries_of
+from vtkit.pipeline.steps.fusion import WEIGHED, fusion_queries_of
 from vtkit.pipeline.steps.texts import collection_of, distinct, queries_beside
 from vtkit.pipeline.store import CHECKPOINTS, result_of
 from vtkit.settings.engines import ENGINE
@@ -28,87 +28,85 @@ from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 
 if TYPE_CHECKING:
-    from vtkit.evaluation.systems import RunSystem, SumSystem, System
+    from vtkit.evaluation.systems import DenseSystem, RunSystem, SparseSystem, System
 
 MEASURED = ("evaluate.measures", "evaluate.max_queries", "evaluate.ignore_identical_ids")
 PEERS = "evaluate.peers"
 LONGEST_NAME = 60  # characters of a peer's name in file names
 _OF_PEERS = "training queries of evaluate.sets, peers"  # of the fine-tuning too, for no peer is trained on them
 
-
-def evaluate_each(recipe: View, out: Path, tag: str, system_over: Callable[[Collection], System]) -> EvaluateResult:
-    """Judge the system that ``system_over`` makes of each set."""
-    sets: dict[str, Evaluated] = {}
-    for corpus in recipe.corpora("evaluate.sets"):
-        place = collection_of(corpus)
-        judged = judged_of(recipe, place.whole)
-        ranking = system_over(place).rank(judged, DEPTH)
-        if ranking.facts.agreement is not None:
-            console.say(f"  {ranking.facts.agreement.words()}")
-        sets[place.folder] = judge(judged, ranking, recipe.evaluate.measures).write(out / place.folder, tag)
-    return EvaluateResult(sets)
+SystemOf = Callable[[View, Mapping[str, Path], Path], Callable[[Collection], "System"]]
+"""A system by the settings, inputs and output folder of its stage: over any collection."""
 
 
-def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """Search ``inputs["index"]`` exactly with the encoder of ``inputs["model"]``, or the source.
+def evaluating(system_of: SystemOf) -> StageFunction[dict[str, SetResults]]:
+    """The function of a stage that evaluates ``system_of`` on each set."""
+
+    def evaluate_sets(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, SetResults]:
+        from vtkit.evaluation.systems import DenseSystem
+
+        system_over, sets = system_of(recipe, inputs, out), dict[str, SetResults]()
+        for corpus in recipe.corpora("evaluate.sets"):
+            place = collection_of(corpus)
+            judged, system = judged_of(recipe, place.whole), system_over(place)
+            ranking = system.rank(judged, DEPTH).evaluated(judged, recipe.evaluate.measures)
+            result = ranking.result
+            if result.agreement is not None:
+                console.say(f"  {result.agreement.words()}")
+            if isinstance(system, DenseSystem):
+                result = replace(result, search_cost=system.cost(judged))
+            # ``finetune`` of evaluate-finetune-0123…
+            ranking.write(out / place.folder, out.name.removeprefix("evaluate-").rsplit("-", 1)[0])
+            sets[place.folder] = SetResults.of(place.folder, judged, [result])
+        return sets
+
+    return evaluate_sets
+
+
+def model_system(recipe: View, inputs: Mapping[str, Path], out: Path) -> Callable[[Collection], SparseSystem]:
+    """Exact search of ``inputs["index"]`` with the encoder of ``inputs["model"]``, or the source.
 
     Query vectors are those of ``inputs["queries"]``, an output of the stage ``encode:queries``, where it is there.
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.evaluation.systems import SparseSystem, query_vectors
-    from vtkit.search.engine import POSTINGS, open_index
-    from vtkit.search.segments import generation_of
     from vtkit.system.runtime import fastest_device
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
-    tag = inputs["index"].name.removeprefix("index-").rsplit("-", 1)[0]  # ``finetune`` of index-finetune-0123…
 
     def system_over(place: Collection) -> SparseSystem:
         encode = query_vectors(encoder, recipe.index, f"encoding the queries of {place.folder}")
         if "queries" in inputs:
             encode = stored(inputs["queries"] / place.folder)
-        index = open_index(IndexSection(), generation_of(inputs["index"] / place.folder) / POSTINGS)
-        return SparseSystem(index, encode, query_encoder=query_encoder_of(encoder))
+        system = SparseSystem.of_index(inputs["index"] / place.folder, IndexSection(), encode)
+        return replace(system, query_encoder=query_encoder_of(encoder))
 
-    return evaluate_each(recipe, out, tag, system_over)
+    return system_over
 
 
-EVALUATE = Stage(  # of one model. Which others are judged changes nothing
+EVALUATE = Stage(  # of one model. Which others are evaluated changes nothing
     "evaluate",
-    version=7,
+    version=8,
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
-    function=evaluate_model,
+    function=evaluating(model_system),
 )
 
-
-def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """BM25 over the same documents or passages and queries, with the analyser that the recipe names."""
-    return evaluate_each(recipe, out, "bm25", lambda place: place.bm25(recipe.recipe.language, recipe.index))
-
-
-EVALUATE_BM25 = Stage(
+EVALUATE_BM25 = Stage(  # over the same documents or passages, with the analyser that the recipe names
     "evaluate:bm25",
-    version=7,
+    version=8,
     reads=(*MEASURED, "recipe.language", "index.bm25_analyser", "index.passages"),
     corpora=SETS,
-    function=evaluate_bm25,
+    function=evaluating(lambda recipe, *_: lambda place: place.bm25(recipe.recipe.language, recipe.index)),
 )
 
-
-def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
-    language, index = recipe.recipe.language, recipe.index
-    return evaluate_each(recipe, out, "bm25-words", lambda place: place.bm25(language, index, words=True))
-
-
-EVALUATE_BM25_WORDS = Stage(
+EVALUATE_BM25_WORDS = Stage(  # over plain words, as Lucene has it where no analysis of words is configured
     "evaluate:bm25-words",
-    version=5,
+    version=6,
     reads=(*MEASURED, "recipe.language", "index.passages"),
     corpora=SETS,
-    function=evaluate_bm25_words,
+    function=evaluating(lambda recipe, *_: lambda place: place.bm25(recipe.recipe.language, recipe.index, words=True)),
 )
 
 
@@ -120,51 +118,38 @@ def summed_runs(inputs: Mapping[str, Path], place: Collection, role: Role = "run
     return RunSystem(model, role), RunSystem(bm25)
 
 
-def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+def hybrid_system(recipe: View, inputs: Mapping[str, Path], out: Path) -> Callable[[Collection], System]:
     """The sum of the final model and BM25 with the weight that ``inputs["fusion"]`` has chosen."""
     from vtkit.evaluation.systems import SumSystem
 
-    weights = result_of(inputs["fusion"], FusionResult).with_bm25
-
-    def system_over(place: Collection) -> SumSystem:
-        return SumSystem(*summed_runs(inputs, place), weights[place.folder])
-
-    return evaluate_each(recipe, out, "hybrid", system_over)
+    weights = result_of(inputs["fusion"], dict[str, FusionWeight])
+    return lambda place: SumSystem(*summed_runs(inputs, place), weights[place.folder])
 
 
-EVALUATE_HYBRID = Stage("evaluate:hybrid", version=17, reads=MEASURED, corpora=SETS, function=evaluate_hybrid)
+EVALUATE_HYBRID = Stage("evaluate:hybrid", version=18, reads=MEASURED, corpora=SETS, function=evaluating(hybrid_system))
 
 
-def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """Search the index to be used, ``inputs["index"]``, in its engine and with its lexical part, for the vectors of
+def deployed_system(recipe: View, inputs: Mapping[str, Path], out: Path) -> Callable[[Collection], SparseSystem]:
+    """The index to be used, ``inputs["index"]``, in its engine and with its lexical part, for the vectors of
     ``inputs["queries"]``. Approximate engines are compared with exact search."""
     from vtkit.evaluation.systems import SparseSystem
-    from vtkit.search.engine import POSTINGS, open_index
-    from vtkit.search.lexical import LexicalPart
-    from vtkit.search.segments import Manifest, generation_of
 
-    measure, engine = recipe.evaluate.measures[0], recipe.index.engine
-    weights = result_of(inputs["fusion"], FusionResult).with_bm25 if "fusion" in inputs else {}
+    weights = result_of(inputs["fusion"], dict[str, FusionWeight]) if "fusion" in inputs else {}
 
     def system_over(place: Collection) -> SparseSystem:
-        manifest, lexical = Manifest.load(inputs["index"] / place.folder), None
-        folder = generation_of(inputs["index"] / place.folder)
-        if manifest.lexical is not None:
-            lexical = LexicalPart.load(folder, manifest.lexical, manifest.vocabulary)
-        return SparseSystem(
-            open_index(recipe.index, folder / POSTINGS),
-            stored(inputs["queries"] / place.folder),
-            role="deployed",
-            lexical=lexical,
-            fusion=weights.get(place.folder),
-            exact=None if engine == "exact" else (open_index(IndexSection(), folder / POSTINGS), engine, measure),
-        )
+        encode, measure = stored(inputs["queries"] / place.folder), recipe.evaluate.measures[0]
+        system = SparseSystem.of_index(inputs["index"] / place.folder, recipe.index, encode, measure)
+        return replace(system, role="deployed", fusion=weights.get(place.folder))
 
-    return evaluate_each(recipe, out, DEPLOYED, system_over)
+    return system_over
 
 
 EVALUATE_DEPLOYED = Stage(
-    f"evaluate:{DEPLOYED}", version=10, reads=(*MEASURED, *ENGINE), corpora=SETS, function=evaluate_deployed
+    f"evaluate:{DEPLOYED}",
+    version=11,
+    reads=(*MEASURED, *ENGINE),
+    corpora=SETS,
+    function=evaluating(deployed_system),
 )
 
 
@@ -180,58 +165,49 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     return peers
 
 
-@dataclass(frozen=True)
-class PeerResult(EvaluateResult):
-    """A dense embedder judged on each evaluation set."""
-
-    with_bm25: Mapping[str, FusionWeight]  # evaluation set -> weight of the embedder beside BM25
-
-
-def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> PeerResult:
-    """Search every set with a dense embedder that could be used instead, exactly and by its own similarity; and choose
-    the weight of its sum with BM25, as for the recipe's own model. Queries that the recipe is fine-tuned on choose it,
-    too, for the peer is not trained on them."""
+def peer_system(recipe: View, inputs: Mapping[str, Path], out: Path) -> Callable[[Collection], DenseSystem]:
+    """A dense embedder that could be used instead, searched exactly and by its own similarity. The weight of its sum
+    with BM25 is chosen as for the recipe's own model, and written to ``out/SET.fusion.json``; queries that the recipe
+    is fine-tuned on choose it, too, for the peer is not trained on them."""
     from vtkit.encoder.dense import load_dense
     from vtkit.evaluation.fusion_queries import fusion_weight
     from vtkit.evaluation.systems import DenseSystem
     from vtkit.system.runtime import fastest_device
 
-    index, (model,), measures = recipe.index, recipe.evaluate.peers, recipe.evaluate.measures
+    index, (model,) = recipe.index, recipe.evaluate.peers
     embedder = load_dense(model, PEERS, multi_vector=True).to(fastest_device())
     over = partial(DenseSystem.over, embedder, name=f"{PEERS} = {model}", precision=index.precision, cut=index.passages)
-    sets, weights = dict[str, Evaluated](), dict[str, FusionWeight]()
-    for corpus in recipe.corpora("evaluate.sets"):
-        place = collection_of(corpus)
-        judged, system, folder = judged_of(recipe, place.whole), over(place.whole, kept=out / CHECKPOINTS), place.folder
-        ranking = system.rank(judged, DEPTH)
-        ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(judged)))
-        sets[folder] = judge(judged, ranking, measures).write(out / folder, tag="peer")
+
+    def system_over(place: Collection) -> DenseSystem:
+        system = over(place.whole, kept=out / CHECKPOINTS)
         queries, bm25 = fusion_queries_of(recipe, place, _OF_PEERS), place.bm25(recipe.recipe.language, index)
-        weights[folder] = fusion_weight(queries, system, over, bm25, measures[0])
-    return PeerResult(sets, weights)
+        weight = fusion_weight(queries, system, over, bm25, recipe.evaluate.measures[0])
+        weight.to_file(out / f"{place.folder}.fusion.json")
+        return system
+
+    return system_over
 
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=11,
+    version=12,
     reads=(*MEASURED, *WEIGHED, PEERS, "index.precision"),
     corpora=SETS | {_OF_PEERS: queries_beside},
-    function=evaluate_peer,
+    function=evaluating(peer_system),
 )
 
 
-def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+def hybrid_peer_system(recipe: View, inputs: Mapping[str, Path], out: Path) -> Callable[[Collection], System]:
     """The sum with BM25 of a peer, whose evaluation is ``inputs["model"]``."""
     from vtkit.evaluation.systems import SumSystem
 
-    weights = result_of(inputs["model"], PeerResult).with_bm25
-
     def system_over(place: Collection) -> SumSystem:
-        return SumSystem(*summed_runs(inputs, place, "peer"), weights[place.folder], role="peer-sum")
+        weight = FusionWeight.from_file(inputs["model"] / f"{place.folder}.fusion.json", "Run the recipe again.")
+        return SumSystem(*summed_runs(inputs, place, "peer"), weight, role="peer-sum")
 
-    return evaluate_each(recipe, out, "hybrid-peer", system_over)
+    return system_over
 
 
 EVALUATE_HYBRID_PEER = Stage(
-    "evaluate:hybrid-peer", version=13, reads=MEASURED, corpora=SETS, function=evaluate_hybrid_peer
+    "evaluate:hybrid-peer", version=14, reads=MEASURED, corpora=SETS, function=evaluating(hybrid_peer_system)
 )

@@ -20,17 +20,9 @@ if TYPE_CHECKING:
     from vtkit.data.retrieval import RetrievalSet
 
 
-@dataclass(frozen=True)
-class ExpandedDocuments(Result):
-    """The terms that documents are expanded by."""
-
-    documents: int  # documents of the same text count once
-    words: float  # added to a document, on average
-
-
-def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpandedDocuments:
+def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> float:
     """Fill ``out/expansions.jsonl`` with the words that the model of ``inputs["expand"]`` adds to the documents of
-    fine-tuning and evaluation."""
+    fine-tuning and evaluation; returns their number a document, on average."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.system.runtime import fastest_device
     from vtkit.training.document_expansion.expansions import expansion_words, write_expansions
@@ -45,12 +37,12 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
     write_expansions(out, texts, words)
     mean = sum(map(len, words)) / max(len(words), 1)
     console.say(f"  {len(texts):,} documents are expanded by {mean:.1f} words on average")
-    return ExpandedDocuments(len(texts), mean)
+    return mean
 
 
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
-    version=4,
+    version=5,
     reads=("expand_documents.method", "expand_documents.keep", "recipe.language"),
     corpora={
         "finetune.data": lambda recipe: (Corpus(tuning.data, tuning.split),) if (tuning := recipe.finetune) else (),

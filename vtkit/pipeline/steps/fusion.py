@@ -4,7 +4,6 @@ set on queries that are not evaluated. The index to be used and the sum of two r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from vtkit.pipeline.steps.encode_queries import with_own_documents
 from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import collection_of, trained_documents, training_queries, tuned_collections
 from vtkit.system import console
-from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from vtkit.evaluation.fusion_queries import FusionQueries
@@ -34,15 +32,8 @@ WEIGHED = (
 )
 
 
-@dataclass(frozen=True)
-class FusionResult(Result):
-    """The fusion weights of the final model."""
-
-    with_bm25: Mapping[str, FusionWeight]  # evaluation set -> weight of the encoder beside BM25
-
-
-def choose_weights(recipe: View, inputs: Mapping[str, Path], out: Path) -> FusionResult:
-    """Choose the weight of ``inputs["model"]``, whose vectors of the documents are ``inputs["vectors"]``."""
+def choose_weights(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, FusionWeight]:
+    """Choose the weight of ``inputs["model"]`` on each set; its vectors of the documents are ``inputs["vectors"]``."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.documents import as_indexed
     from vtkit.evaluation.fusion_queries import FEWEST_WEIGHT_QUERIES, fusion_weight
@@ -74,7 +65,7 @@ def choose_weights(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fusio
             f"  {place.folder}: compared with BM25 on {weight.queries:,} {weight.kind}, the encoder weighs "
             f"{weight.weight:g}: {weight.words}"
         )
-    return FusionResult(weights)
+    return weights
 
 
 def fusion_queries_of(recipe: View, place: Collection, corpora: str = TRAINING) -> FusionQueries:
@@ -95,7 +86,7 @@ def fusion_queries_of(recipe: View, place: Collection, corpora: str = TRAINING) 
 
 FUSION = Stage(  # of the final model
     "fusion",
-    version=1,
+    version=2,
     reads=(
         *("index.query_length", "index.query_top_dimensions", "index.document_length", "index.precision"),
         *WEIGHTING,

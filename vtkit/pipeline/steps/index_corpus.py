@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vtkit.pipeline.stage import Stage, View
@@ -11,21 +11,13 @@ from vtkit.pipeline.steps.encode_corpus import model_name
 from vtkit.pipeline.steps.texts import collection_of, evaluation_sets
 from vtkit.search.measures.cost import Sparsity
 from vtkit.settings.index import IndexSection
-from vtkit.system.results import Result
 
 HISTOGRAM_BINS = 24
 WEIGHTING = ("index.document_weighting", "index.own_tokens", "index.top_dimensions", "index.mass", "index.length")
 
 
-@dataclass(frozen=True)
-class IndexResult(Result):
-    """The indexes of the evaluation sets."""
-
-    sets: Mapping[str, Sparsity]
-
-
-def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexResult:
-    """Fill ``out/SET`` with an index for every set of the recipe.
+def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Sparsity]:
+    """Fill ``out/SET`` with an index for every set of the recipe; returns how sparse each is.
 
     The vectors are those of ``inputs["vectors"]``, an output of the stage ``encode``, made by ``inputs["model"]`` or,
     where there is no such input, by the source as it is. Evaluated models are searched exactly, whatever the engine.
@@ -45,7 +37,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
         kept = (1 - encoding.postings_removed) * info.postings / max(encoding.postings, info.postings, 1)
         sparsity = info.sparsity(can_weigh(encoder), HISTOGRAM_BINS)
         sets[str(corpus.folder)] = replace(sparsity, left_out=1 - kept)
-    return IndexResult(sets)
+    return sets
 
 
-INDEX = Stage("index", version=17, reads=WEIGHTING, corpora={"evaluate.sets": evaluation_sets}, function=index_corpus)
+INDEX = Stage("index", version=18, reads=WEIGHTING, corpora={"evaluate.sets": evaluation_sets}, function=index_corpus)

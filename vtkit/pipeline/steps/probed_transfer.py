@@ -8,7 +8,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.pipeline.stage import Corpus
+from vtkit.pipeline.stage import View
+from vtkit.pipeline.steps.source import starts_untrained
 from vtkit.pipeline.steps.texts import probe_texts, read_texts
 from vtkit.system import console
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-    from vtkit.settings.casing import CasingSection
     from vtkit.settings.transfer import TransferSection
     from vtkit.transfer.encoder import Transfer
 
@@ -26,33 +26,26 @@ PAIRS, LENGTH = 200, 128  # snippet pairs, and tokens that their texts are cut a
 
 
 def transfer(
-    source: SparseEncoder,
-    target: PreTrainedTokenizerFast,
-    section: TransferSection,
-    *,
-    counted: Sequence[Corpus],
-    casing: CasingSection,
-    seed: int,
-    work: Path,
-    untrained: bool,
+    recipe: View, section: TransferSection, source: SparseEncoder, target: PreTrainedTokenizerFast, work: Path
 ) -> Transfer:
     """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something: not for
-    an ``untrained`` source, which never learned to retrieve. The tokens of the target texts ``counted``, if any, are
-    counted once; word vectors are trained on them, and the snippets cut out of them."""
+    an untrained source, which never learned to retrieve. The tokens of the target texts, if any, are counted once; word
+    vectors are trained on them, and the snippets cut out of them."""
     from vtkit.transfer.encoder import move_encoder
     from vtkit.transfer.surgery.bias import count_tokens
 
-    counts = cache(lambda: count_tokens(target, read_texts(counted)) if counted else None)
+    corpora, seed = recipe.corpora("transfer.bias.corpus"), recipe.recipe.seed
+    counts = cache(lambda: count_tokens(target, read_texts(corpora)) if corpora else None)
 
     def move(asked: TransferSection, folder: Path) -> Transfer:
-        texts = partial(read_texts, counted)
+        texts = partial(read_texts, corpora)
         return move_encoder(
-            source, target, asked, counts=counts, method_texts=texts, casing=casing, seed=seed, work=folder
+            source, target, asked, counts=counts, method_texts=texts, casing=recipe.casing, seed=seed, work=folder
         )
 
-    if untrained or not counted:
+    if starts_untrained(recipe) or not corpora:
         return move(section, work)
-    return probed_transfer(move, section, lambda count: probe_texts(counted, count, seed), seed, work)
+    return probed_transfer(move, section, lambda count: probe_texts(corpora, count, seed), seed, work)
 
 
 def probed_transfer(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, SNIPPETS, GateResults, gate_results, passed
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, SNIPPETS, GateResult, gate_results, passed
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_encoder, source_tokenizer, starts_untrained
@@ -27,29 +27,30 @@ if TYPE_CHECKING:
     from vtkit.data.synthetic_queries import SnippetPairs
 
 
-def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
+def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> list[GateResult]:
     """:func:`look_at_vocabulary` on the output of the vocabulary stage."""
     return look_at_vocabulary(recipe, inputs, result_of(inputs["vocabulary"], VocabularyResult))
 
 
-def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: VocabularyResult) -> GateResults:
+def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: VocabularyResult) -> list[GateResult]:
     """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone, and
     trimmed where that was trimmed."""
-    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
+    from vtkit.evaluation.gates.vocabularies import overlap_gate, vocabulary_gates
     from vtkit.vocabulary.pair import pair_of
 
     target, section = target_tokenizer(recipe, inputs), recipe.transfer
     texts = probe_texts(recipe.corpora("transfer.bias.corpus"), PROBE_TEXTS, recipe.recipe.seed)
-    aligned = None
+    overlap = None
     if section is not None:
         source = source_tokenizer(recipe, inputs)
-        aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
-    return passed(vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed))
+        found = pair_of(source, target, section.overlap).overlap
+        overlap = partial(overlap_gate, source, target, found, section.bridged)
+    return passed(vocabulary_gates(recipe.gates, target, texts, overlap, made.trimmed))
 
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=7,
+    version=8,
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
@@ -60,7 +61,7 @@ CHECK_VOCABULARY = Stage(
 )
 
 
-def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
+def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> list[GateResult]:
     """The gates identity, neighbours, activation, dimensions, ties and retrieval, and unicode after a head-only
     transfer; read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
     from vtkit.encoder.checkpoint import load_encoder
@@ -105,7 +106,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateR
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=13,
+    version=14,
     reads=(
         *("recipe.language", "index.bm25_analyser", "source", "casing.output", "transfer.overlap"),
         *("transfer.bias.method", "adapt?", "calibrate?", "gates"),
@@ -115,14 +116,14 @@ CHECK_TRANSFER = Stage(
 )
 
 
-def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
+def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> list[GateResult]:
     """The gate retrieval on ``inputs["adapt"]/model`` and on ``inputs["model"]/model``, which it was trained from."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.gates.retrieval import reciprocal_ranks, retrieval_gate
 
     pairs = retrieval_snippets(recipe, "adapt.corpus", "adapt")
     if pairs is None:
-        return GateResults(())
+        return []
     before, after = (
         reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), pairs, PROBE_LENGTH)
         for role in ("model", "adapt")
@@ -134,14 +135,14 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Gat
 
 CHECK_ADAPTATION = Stage(
     "check:adapt",
-    version=2,
+    version=3,
     reads=("source", "gates"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=check_adaptation,
 )
 
 
-def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> GateResults:
+def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> list[GateResult]:
     """The gates activation, dimensions and ties on ``inputs["calibrate"]/model``."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.gates.encoder import encoder_gates
@@ -153,7 +154,7 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ga
 
 CHECK_CALIBRATION = Stage(
     "check:calibrate",
-    version=1,
+    version=2,
     reads=("finetune?", "gates"),
     corpora={"calibrate.corpus": calibration_corpus},
     function=check_calibration,

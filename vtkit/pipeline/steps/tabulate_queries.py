@@ -1,26 +1,17 @@
 """Stage ``query-table``: the final model with its queries encoded by a static table (SPLADE-doc), trained or not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.texts import corpora_of, read_texts
-from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
-from vtkit.system.results import Result
 
 
-@dataclass(frozen=True)
-class QueryTableResult(Result):
-    """The kind of the table."""
-
-    query_encoder: StaticQueryEncoder
-
-
-def tabulate_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> QueryTableResult:
-    """Fill ``out/model`` with the encoder of ``inputs["model"]`` and the table of ``index.query_encoder``.
+def tabulate_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> str:
+    """Fill ``out/model`` with the encoder of ``inputs["model"]`` and the table of ``index.query_encoder``,
+    which is returned.
 
     Documents are encoded as before, so that the vectors of ``inputs["model"]`` serve both.
     """
@@ -35,7 +26,7 @@ def tabulate_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Que
     tabulated = with_static_queries(encoder, kind, read_texts(recipe.corpora("index.query_encoder")))
     console.say(f"queries are encoded by {query_encoder_of(tabulated)}")
     save_encoder(tabulated, out / "model")
-    return QueryTableResult(kind)
+    return kind
 
 
 def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -51,7 +42,7 @@ def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
 
 QUERY_TABLE = Stage(
     "query-table",
-    version=1,
+    version=2,
     reads=("index.query_encoder",),
     corpora={"index.query_encoder": _searched},
     function=tabulate_queries,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vtkit.data.sampling import drawn
 from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.probed_transfer import transfer
-from vtkit.pipeline.steps.source import source_encoder, starts_untrained
+from vtkit.pipeline.steps.source import source_encoder
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
@@ -45,16 +45,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     if section is None:
         return _unmoved(recipe, inputs, target, out)
 
-    moved = transfer(
-        source_encoder(recipe, inputs),
-        target,
-        section,
-        counted=recipe.corpora("transfer.bias.corpus"),
-        casing=recipe.casing,
-        seed=recipe.recipe.seed,
-        work=out / "work",
-        untrained=starts_untrained(recipe),
-    )
+    moved = transfer(recipe, section, source_encoder(recipe, inputs), target, out / "work")
     encoder = of_kind(moved.encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")

@@ -11,33 +11,32 @@ from typing import Any, TypeVar
 from vtkit.encoder.calibrated import Calibration
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER
 from vtkit.evaluation.analyses.coverage import Coverage
-from vtkit.evaluation.gates.result import GateResults
-from vtkit.evaluation.judging import EvaluateResult, read_per_query
+from vtkit.evaluation.gates.result import GateResult
+from vtkit.evaluation.results import SetResults, SystemResult, read_per_query
 from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View
 from vtkit.pipeline.steps.adapt_encoder import ADAPT, AdaptResult
 from vtkit.pipeline.steps.calibrate_head import CALIBRATE
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
-from vtkit.pipeline.steps.encode_corpus import EncodeResult
+from vtkit.pipeline.steps.encode_corpus import EncodedSet
 from vtkit.pipeline.steps.evaluate_systems import peers_of
-from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments, ExpanderResult
+from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpanderResult
 from vtkit.pipeline.steps.finetune_encoder import FINETUNE, FinetuneResult
-from vtkit.pipeline.steps.index_corpus import IndexResult
-from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE, QueryTableResult
+from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
 from vtkit.pipeline.steps.texts import collection_of, evaluation_sets, used_where_left_open
 from vtkit.pipeline.steps.transfer_embeddings import TRANSFER
 from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
-from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
+from vtkit.report.data import Need, Overlap, ReportData
+from vtkit.search.measures.cost import Sparsity
 from vtkit.search.measures.significance import Values, holm, paired_randomization, paired_randomization_over_sets
 from vtkit.settings.named import is_local, named_things
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.types import SEED
 from vtkit.system import console
-from vtkit.system.results import Result
 from vtkit.transfer.result import TransferResult
 from vtkit.vocabulary.profiles import VocabularyAnalysis
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R")
 
 MODEL_LABELS = {"source": "source model"} | {
     stage.name: stage.label for stage in (TRANSFER, ADAPT, CALIBRATE, FINETUNE, QUERY_TABLE)
@@ -79,14 +78,14 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     adapted = _found(inputs, "adapt", AdaptResult)
     tuned = _found(inputs, "finetune", FinetuneResult)
     expander = _found(inputs, "expand", ExpanderResult)
-    documents = _found(inputs, EXPAND_DOCUMENTS.name, ExpandedDocuments)
-    index = _found(inputs, f"index:{final}", IndexResult)
-    table = _found(inputs, QUERY_TABLE.name, QueryTableResult)
-    encoded = _found(inputs, f"encode:{final}", EncodeResult)
+    words_added = _found(inputs, EXPAND_DOCUMENTS.name, float)
+    sparsity = _found(inputs, f"index:{final}", dict[str, Sparsity])
+    table = _found(inputs, QUERY_TABLE.name, str)
+    encoded = _found(inputs, f"encode:{final}", dict[str, EncodedSet])
     if encoded is None and table is not None:  # the vectors of the model before it serve both
-        encoded = _found(inputs, f"encode:{list(labels)[-2]}", EncodeResult)
+        encoded = _found(inputs, f"encode:{list(labels)[-2]}", dict[str, EncodedSet])
     calibrated = _found(inputs, "calibrate", Calibration)
-    queries = QUERY_TABLES[table.query_encoder] if table is not None else _query_encoder(tuned, calibrated, encoded)
+    queries = QUERY_TABLES[table] if table is not None else _query_encoder(tuned, calibrated, encoded)
     results, source_p_value = _results(recipe, inputs, labels, final, encoded, queries)
     manifests = {name: read_manifest(path) or {} for name, path in inputs.items()}
     of_steps = [warning for manifest in manifests.values() for warning in manifest.get("warnings", ())]
@@ -128,12 +127,12 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         named_apart=(inputs[final] / "model" / OUTPUT_TOKENIZER).is_dir(),
         summed=sums_units_in(inputs[final] / "model"),
         query_encoder=queries,
-        words_added=None if documents is None else documents.words,
+        words_added=words_added,
         activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
         gates=tuple(
-            gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], GateResults).gates
+            gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], list[GateResult])
         ),
-        sparsity=next(iter(index.sets.values()), None) if index is not None else None,
+        sparsity=next(iter((sparsity or {}).values()), None),
         **_searches(recipe, inputs, labels, results),
         without_evidence=_without_evidence(inputs["transfer"]),
         warnings=tuple(dict.fromkeys([*of_steps, *console.warned()])),
@@ -165,14 +164,14 @@ ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU
 
 
 def _query_encoder(
-    tuned: FinetuneResult | None, calibrated: Calibration | None, encoded: EncodeResult | None
+    tuned: FinetuneResult | None, calibrated: Calibration | None, encoded: dict[str, EncodedSet] | None
 ) -> str | None:
     """The query encoder of the final model: as fine-tuning or calibration made it, or that of the model itself."""
     if tuned is not None and tuned.query_encoder in QUERY_TABLES:
         return QUERY_TABLES[tuned.query_encoder]
     if calibrated is not None and calibrated.query_encoder and (tuned is None or tuned.query_encoder == "source"):
         return QUERY_TABLES[calibrated.query_encoder]
-    return None if encoded is None else encoded.query_encoder
+    return next((each.query_encoder for each in (encoded or {}).values()), None)
 
 
 def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
@@ -204,7 +203,7 @@ def _results(
     inputs: Mapping[str, Path],
     labels: dict[str, str],
     final: str,
-    encoded: EncodeResult | None,
+    encoded: dict[str, EncodedSet] | None,
     query_encoder: str | None,
 ) -> tuple[tuple[SetResults, ...], float | None]:
     """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the peers. The
@@ -212,32 +211,32 @@ def _results(
     if recipe.evaluate is None:
         return (), None
     named = rows_of(recipe, labels)
-    judged = {
-        name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
-        for name in named
-        if f"evaluate:{name}" in inputs
-    }
-    first = recipe.evaluate.measures[0]
+    steps = {name: inputs[f"evaluate:{name}"] for name in named if f"evaluate:{name}" in inputs}
+    evaluated = {name: result_of(step, dict[str, SetResults]) for name, step in steps.items()}
     results: list[SetResults] = []
     values: list[dict[str, Values]] = []
-    for folder in next(iter(judged.values()), {}):
-        on_set = {name: of_sets[folder] for name, of_sets in judged.items()}
-        deployed, of_documents = on_set.get(DEPLOYED), None if encoded is None else encoded.sets[folder]
-        passages = None if of_documents is None else of_documents.passages
+    for folder, of_first in next(iter(evaluated.values()), {}).items():
+        on_set = {name: of_sets[folder].rows[0] for name, of_sets in evaluated.items()}
+        deployed, of_documents = on_set.get(DEPLOYED), (encoded or {}).get(folder)
         exactly = deployed is not None and deployed.fusion is not None and deployed.agreement is None
+        passages = None if of_documents is None else of_documents.passages
         if exactly and passages is None:  # of passages, the best sum is not the sum of the best
             on_set.pop("hybrid", None)  # the same sum, searched exactly: equal rankings are one row
         rows, of_set = [], dict[str, Values]()
-        for name, evaluated in on_set.items():
-            model, label = named[name]
-            of_set[model] = read_per_query(inputs[f"evaluate:{name}"] / folder)[first]
-            row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures)
+        for name, result in on_set.items():
+            system, label = named[name]
+            of_set[system] = read_per_query(steps[name] / folder)[recipe.evaluate.measures[0]]
+            row = replace(result, system=system, label=label)
             rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
-        any_of_them = next(iter(on_set.values()))
-        cut = None if of_documents is None else of_documents.share_cut
-        counts = any_of_them.queries, any_of_them.documents
-        length = recipe.index.document_length
-        results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable, passages))
+        results.append(
+            replace(
+                of_first,
+                rows=tuple(rows),
+                share_cut=None if of_documents is None else of_documents.share_cut,
+                document_length=recipe.index.document_length,
+                passages=passages,
+            )
+        )
         values.append(of_set)
     return with_tests(results, values)
 
@@ -261,18 +260,18 @@ def with_tests(
     for of, by_row in zip(results, values, strict=True):
         for row in of.rows:
             if of.bm25 is not None and row.role != "bm25":
-                bm25[of.set, row.model] = paired_randomization(by_row[row.model], by_row[of.bm25.model])
+                bm25[of.set, row.system] = paired_randomization(by_row[row.system], by_row[of.bm25.system])
             if of.planned is not None and row.peer:
-                planned[of.set, row.model] = paired_randomization(by_row[row.model], by_row[of.planned.model])
-        if "source" in by_row and of.final is not None and of.final.model != "source":
-            pairs.append((by_row["source"], by_row[of.final.model]))
-    of_plan = [(of.set, of.planned.model) for of in results if of.planned is not None]
+                planned[of.set, row.system] = paired_randomization(by_row[row.system], by_row[of.planned.system])
+        if "source" in by_row and of.final is not None and of.final.system != "source":
+            pairs.append((by_row["source"], by_row[of.final.system]))
+    of_plan = [(of.set, of.planned.system) for of in results if of.planned is not None]
     bm25 |= holm({claim: bm25[claim] for claim in of_plan if claim in bm25})
     planned = holm(planned)
     source = paired_randomization_over_sets(*zip(*pairs, strict=True)) if pairs else None
 
-    def with_p(of: SetResults, row: Row) -> Row:
-        claim = of.set, row.model
+    def with_p(of: SetResults, row: SystemResult) -> SystemResult:
+        claim = of.set, row.system
         return replace(row, p_value_vs_bm25=bm25.get(claim), p_value_vs_planned=planned.get(claim))
 
     return tuple(replace(of, rows=tuple(with_p(of, row) for row in of.rows)) for of in results), source
@@ -287,7 +286,7 @@ def _searches(
         return {}
     from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost, term_coverage
     from vtkit.search.searcher import Searcher
-    from vtkit.search.segments import Manifest, generation_of
+    from vtkit.search.segments import Manifest
 
     first, measure = recipe.corpora("evaluate.sets")[0], recipe.evaluate.measures[0]
     folder = str(first.folder)
@@ -298,10 +297,10 @@ def _searches(
     collection = replace(collection, name=folder)
     compared = None
     if results and results[0].bm25 is not None and results[0].planned is not None:
-        steps = {model: name for name, (model, _) in rows_of(recipe, labels).items()}
+        steps = {system: name for name, (system, _) in rows_of(recipe, labels).items()}
         system, baseline = results[0].planned, results[0].bm25
         values = (
-            read_per_query(inputs[f"evaluate:{steps[row.model]}"] / folder)[measure] for row in (system, baseline)
+            read_per_query(inputs[f"evaluate:{steps[row.system]}"] / folder)[measure] for row in (system, baseline)
         )
         names = "the index to deploy" if system.role == "deployed" else "the encoder", baseline.label
         compared = outcomes(searcher, collection, *values, measure=measure, names=names)
@@ -321,7 +320,7 @@ def _searches(
         "outcomes": compared,
         "examples": examples(searcher, collection, recipe.report.example_query, compared),
         "query_tokens_shared": query_tokens_shared(searcher, collection),
-        "cost": search_cost(searcher, collection, generation_of(index)),
+        "cost": search_cost(searcher, collection),
         "coverage": coverages,
     }
 
@@ -346,7 +345,7 @@ WORDS_SHOWN = 5  # new words without evidence that the advice of a report names
 
 REPORT = Stage(
     "report",
-    version=19,
+    version=20,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
