@@ -38,7 +38,7 @@ from vtkit.data.documents import Document
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.pipeline.search import open_searcher
-from vtkit.search.changes import MOST_SEGMENTS, add, delete, merge
+from vtkit.search.changes import MOST_SEGMENTS, add_documents, delete, merge
 from vtkit.search.drift import Drift
 from vtkit.search.fields import ConditionError
 from vtkit.search.index_info import RECORD
@@ -166,7 +166,7 @@ def test_additions_replacements_and_deletions_equal_an_index_built_anew(
     first = [document(f"d{number}", 0) for number in range(60)]
     index = built(tmp_path / "one", model, first, settings)
     assert_equals_an_index_built_anew(index, tmp_path / "same", model, first, settings)
-    changed = add(index, [document("d3", 1), document("d60", 0), document("d61", 0)])
+    changed = add_documents(index, [document("d3", 1), document("d60", 0), document("d61", 0)])
     assert (changed.added, changed.replaced, changed.documents, changed.segments) == (2, 1, 62, 2)
     assert delete(index, ["d7", "d60", "nothing"]).deleted == 2
     left = [each for each in first if each.id not in ("d3", "d7")] + [document("d3", 1), document("d61", 0)]
@@ -333,11 +333,11 @@ def test_a_change_that_finds_no_room_leaves_the_index_as_it_was(index: Path, lim
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
         with pytest.raises(MachineError):
-            add(index, [document(f"n{number}", 0) for number in range(40)])
+            add_documents(index, [document(f"n{number}", 0) for number in range(40)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (ids(index), (index / RECORD).read_bytes()) == (before, state)
-    assert add(index, [document("new", 0)]).documents == 31
+    assert add_documents(index, [document("new", 0)]).documents == 31
     assert sorted(path.name for path in (index / "segments").iterdir()) == ["1", "2"]
 
 
@@ -353,7 +353,7 @@ def test_files_are_on_disk_before_the_switch_to_them_and_the_switch_at_the_end(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recording)
-    add(index, [document("new", 0), document("d3", 1)])
+    add_documents(index, [document("new", 0), document("d3", 1)])
     before, after = ({number for generation, number in flushed if generation == each} for each in (1, 2))
     for part in (index / "segments" / "2", index / "generations" / "2"):
         parts = [part.parent, part, *part.rglob("*")]
@@ -364,7 +364,7 @@ def test_files_are_on_disk_before_the_switch_to_them_and_the_switch_at_the_end(
 
 def test_a_second_writer_waits_and_says_for_whom(index: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with ThreadPoolExecutor(3) as pool:
-        changes = [pool.submit(add, index, [document(f"n{number}", 0)]) for number in range(3)]
+        changes = [pool.submit(add_documents, index, [document(f"n{number}", 0)]) for number in range(3)]
         assert sorted(change.result().documents for change in changes) == [31, 32, 33]
     assert "waiting for process" in capfd.readouterr().err
     assert set(ids(index)) >= {"n0", "n1", "n2"}
@@ -412,7 +412,7 @@ class Changing(RuleBasedStateMachine):
     def add(self, numbers: set[int]) -> None:
         self.versions += 1
         new = [document(f"d{number}", self.versions) for number in sorted(numbers)]
-        changed = add(self.index, new)
+        changed = add_documents(self.index, new)
         assert changed.replaced == len(self.documents.keys() & {each.id for each in new})
         for each in new:
             self.documents.pop(each.id, None)

@@ -153,9 +153,9 @@ def test_processes_share_the_work_of_one(monkeypatch: pytest.MonkeyPatch) -> Non
         [[0, 1], [4, 5]], [[2, 3]], [[6, 7], [10, 11]], [[8, 9]],
     ]  # fmt: skip
     with pytest.raises(DataError, match="a batch of 3 cannot be divided"):
-        distributed.share(3)
+        distributed.own_share(3)
     with distributed.alone():
-        assert distributed.share(3) == 3
+        assert distributed.own_share(3) == 3
         assert distributed.by_main(lambda: 4) == 4
 
 

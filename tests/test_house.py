@@ -21,16 +21,16 @@ MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
 
 CEILINGS: dict[str, tuple[int, int]] = {
     "commands": (1751, 102),
-    "data": (2940, 332),
+    "data": (2931, 329),
     "deploy": (2248, 234),
-    "encoder": (2819, 291),
+    "encoder": (2816, 291),
     "evaluation": (1326, 132),
     "pipeline": (3347, 244),
     "recipe": (1115, 95),
     "report": (1837, 160),
-    "search": (3161, 334),
+    "search": (3172, 333),
     "settings": (1020, 113),
-    "system": (745, 110),
+    "system": (742, 110),
     "training": (2246, 231),
     "transfer": (1732, 136),
     "vocabulary": (2544, 223),
@@ -43,7 +43,7 @@ CONCEPTS: dict[str, int] = {
     "functions with eight parameters or more": 8,
     "dataclasses and named tuples": 225,
     "results": 67,
-    "names defined in more than three modules": 24,
+    "names defined in more than three modules": 14,
 }
 """Things to learn, counted over all rooms. Compiled kernels may have many parameters."""
 

@@ -24,7 +24,7 @@ from vtkit.evaluation.systems import Bm25System
 from vtkit.recipe.load import load_recipe
 from vtkit.search.analysers import MARK, STOP_WORDS, analyser
 from vtkit.search.bm25 import Bm25
-from vtkit.search.changes import add
+from vtkit.search.changes import add_documents
 from vtkit.search.languages import language_of_text, languages_of, misfit
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.segments import Manifest
@@ -210,7 +210,7 @@ def test_exported_programs_cut_queries_as_the_index_does(tmp_path: Path) -> None
     for query in ("lightest elements of hydrogen", "수소는 가장 가벼운", "hydrogen 수소", "unknown"):
         counted = Counter(numbers[term] for term in cut(query) if term in numbers)
         for each in (part, loaded):
-            row = each.queries(nothing, [query])
+            row = each.join_queries(nothing, [query])
             weights = {n: count * each.record.term_factor for n, count in counted.items()}
             assert dict(zip(row.indices.tolist(), row.data.tolist(), strict=True)) == pytest.approx(weights)
 
@@ -245,7 +245,7 @@ def test_documents_in_two_languages_become_one_index(tmp_path: Path, monkeypatch
         assert "" not in of_bm25  # every term belongs to a word
     added = {"id": "new", "text": "우라늄은 원자로의 연료로 쓰인다"}
     (tmp_path / "more.jsonl").write_text(json.dumps(added), "utf-8")
-    assert add(out, read_document_file(str(tmp_path / "more.jsonl"))).documents == 81
+    assert add_documents(out, read_document_file(str(tmp_path / "more.jsonl"))).documents == 81
     results = json.loads(invoke("search", out, "원자로의 연료", "--json").stdout)["results"]
     assert results[0]["id"] == "new"
 

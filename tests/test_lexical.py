@@ -38,7 +38,7 @@ def part_of(
 ) -> tuple[LexicalPart, sp.csr_matrix]:
     bm25 = Bm25.build(TEXTS, "en", "words")
     part = LexicalPart.weighted(bm25, vectors, weight, deviations)
-    return part, sp.vstack(list(part.documents([vectors], [bm25.index.by_document()])), format="csr")
+    return part, sp.vstack(list(part.join_documents([vectors], [bm25.index.by_document()])), format="csr")
 
 
 def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:
@@ -59,7 +59,7 @@ def test_one_search_ranks_and_scores_as_the_sum_of_two(seed: int, weight: float)
     deviations = deviation(encoder), deviation(bm25)
     part, documents = part_of(weight, deviations, vectors)
     assert documents.shape[1] == 9 + len(part.terms)
-    one = found(documents, part.queries(asked, QUERIES))
+    one = found(documents, part.join_queries(asked, QUERIES))
     two = weighted_sum(encoder, bm25, len(TEXTS), weight, deviations)
     for query in one:
         expected = {document: score * deviations[0] / weight for document, score in two[query] if score}
@@ -79,13 +79,13 @@ def test_the_weights_at_the_ends_leave_one_ranking_alone() -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
     asked = sp.csr_matrix(np.ones((len(QUERIES), 9), dtype=np.float32))
     part, documents = part_of(0.0, (2.0, 1.0), vectors)
-    alone = part.queries(asked, QUERIES)
+    alone = part.join_queries(asked, QUERIES)
     assert not alone[:, :9].nnz
     scores = [[round(score, 4) for _, score in results] for results in found(documents, alone).values()]
     bm25 = Bm25.build(TEXTS, "en", "words").search(QUERIES, len(TEXTS))[1]
     assert scores == [[round(float(score), 4) for score in row if score] for row in bm25]
     part, documents = part_of(1.0, (2.0, 1.0), vectors)
-    assert not part.queries(asked, QUERIES)[:, 9:].nnz
+    assert not part.join_queries(asked, QUERIES)[:, 9:].nnz
 
 
 def test_both_parts_of_a_document_reach_about_the_same_largest_weight() -> None:
@@ -99,7 +99,7 @@ def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
     asked = sp.csr_matrix((len(QUERIES), 9), dtype=np.float32)
     part, _ = part_of(0.3, (2.0, 1.5), vectors)
     again = LexicalPart.load(tmp_path, part.save(tmp_path), 9)
-    assert (again.queries(asked, QUERIES) != part.queries(asked, QUERIES)).nnz == 0
+    assert (again.join_queries(asked, QUERIES) != part.join_queries(asked, QUERIES)).nnz == 0
     assert again.names() == part.names() == [f"bm25:{term}" for term in ("maple", "oak", "reef", "river", "stone")]
 
 

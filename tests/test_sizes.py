@@ -123,7 +123,7 @@ def test_gathered_values_are_those_of_dictionaries(rows: list[tuple[int, int, in
     gathering, wanted = Gathering(int), dict[str, dict[str, int]]()
     contradicting = 0
     for query, document, grade in rows:
-        gathering.add(f"q{query}", f"d{document}", grade)
+        gathering.append(f"q{query}", f"d{document}", grade)
         contradicting += wanted.setdefault(f"q{query}", {}).setdefault(f"d{document}", grade) != grade
     found, contradictions = gathering.finish()
     assert {query: list(values.items()) for query, values in found.items()} == {

@@ -20,7 +20,7 @@ from vtkit.data.document_files import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
 from vtkit.data.sampling import draw
 from vtkit.data.text import CHARACTERS_AT_ONCE, LONGEST_TEXT, batches, digest, read_jsonl, read_lines
-from vtkit.data.word_counts import count_chunks, make_room, pieces
+from vtkit.data.word_counts import count_chunks, make_room, text_pieces
 from vtkit.pipeline.stage import Corpus
 from vtkit.pipeline.steps.texts import bias_corpus, calibration_corpus, read_texts
 from vtkit.settings.recipe import Recipe
@@ -326,7 +326,7 @@ def test_counts_equal_those_of_a_dictionary(texts: list[str]) -> None:
 @given(st.lists(LETTERS, max_size=4), st.integers(1, 20))
 def test_a_long_text_is_cut_in_front_of_white_space_only(parts: list[str], longest: int) -> None:
     text = "".join(parts)
-    cut = list(pieces(text, longest))
+    cut = list(text_pieces(text, longest))
     assert "".join(cut) == text
     assert naive(cut) == naive([text])
 

@@ -370,7 +370,7 @@ def add_documents(index: Name, documents: Name | Sequence[Document], *, columns:
     """
     from vtkit.data.document_files import read_document_file
     from vtkit.data.rows import RECOGNISED
-    from vtkit.search.changes import add
+    from vtkit.search.changes import add_documents as add
 
     if isinstance(documents, str | Path):
         documents = read_document_file(str(documents), columns or RECOGNISED)

@@ -37,7 +37,7 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     reasons = tuple(filter(None, [public.sampled if public is not None else "", lost]))
     own = public is not None and public.own_documents
     collection = RetrievalSet(source.title, documents, judged, qrels, not_comparable=reasons, own_documents=own)
-    _check(collection, ids, source, problems)
+    _check_parts(collection, ids, source, problems)
     return collection
 
 
@@ -59,7 +59,7 @@ def queries_of(name: str, split: str) -> list[Query]:
     return [query for query in queries_in(source, problems) if query.id in judged]
 
 
-def _check(collection: RetrievalSet, queries: Set[str], source: Source, problems: Problems) -> None:
+def _check_parts(collection: RetrievalSet, queries: Set[str], source: Source, problems: Problems) -> None:
     """Raise the ``problems`` of reading a collection, or those of its parts with each other."""
     corpus, *others = source.files()
     corpus = corpus.parent if others else corpus

@@ -101,7 +101,7 @@ def gathered(
         path.unlink()
     with tempfile.TemporaryDirectory(prefix=".documents-", dir=folder) as aside:
         new = Path(aside, "documents.arrow")
-        _write(rows(), new, problems)
+        _write_arrow(rows(), new, problems)
         if problems.found or not len(StoredDocuments(new)):
             return []
         return StoredDocuments(new.rename(folder / f"documents-{key}-{file_digest(new)}.arrow"))
@@ -176,7 +176,7 @@ def without_repeated(rows: Iterable[tuple[Path, int, Item]], problems: Problems)
     return items
 
 
-def _write(rows: Iterable[Place], path: Path, problems: Problems) -> None:
+def _write_arrow(rows: Iterable[Place], path: Path, problems: Problems) -> None:
     import pyarrow
 
     types = dict.fromkeys(_STORED, "string") | {"id_hash": "uint64", "text_hash": "uint64", "file": "int32",

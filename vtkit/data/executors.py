@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from itertools import chain, islice
+from itertools import chain, count, islice
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
@@ -142,33 +142,6 @@ def _graphics_cards() -> list[str]:
     return stated.split(",")[:count] if stated and count else [str(number) for number in range(count)]
 
 
-class _Process:
-    """A Python process that answers tasks, and ends with this one."""
-
-    def __init__(self, job: Job, environment: dict[str, str]) -> None:
-        self.connection, theirs = Pipe()
-        self.task: tuple[int, Any] | None = None
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", f"from vtkit.data.executors import serve; serve({theirs.fileno()})"],
-            env=environment,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.PIPE,  # closes with this process, however it ends
-        )
-        theirs.close()
-        with suppress(OSError):  # a process that has died is noticed at its first task
-            self.connection.send_bytes(pickle.dumps(job))
-
-    def start(self, number: int, task: Any) -> None:
-        self.task = number, task
-        with suppress(OSError):
-            self.connection.send_bytes(pickle.dumps(task))
-
-    def leave(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.connection.close()
-
-
 def serve(descriptor: int) -> None:
     """Answer the tasks that come over the connection ``descriptor`` of the process that started this one."""
     global _chosen
@@ -190,23 +163,26 @@ def serve(descriptor: int) -> None:
 
 
 class _Processes:
-    """Processes of this machine, started as there are tasks for them."""
+    """Python processes of this machine that answer tasks, started as there are tasks for them; they end with this
+    one."""
 
     def __init__(self, job: Job, chosen: RunSection) -> None:
         self.workers = _processes(chosen)
         self._job, self._cards, self._gpus = job, _graphics_cards(), chosen.gpus
         self._threads = str(chosen.cpus or max(1, threads() // self.workers))
-        self._team: list[_Process] = []
+        self._team: dict[int, tuple[subprocess.Popen[bytes], Connection]] = {}  # by place
+        self._tasks: dict[int, tuple[int, Any]] = {}  # of the places that are at work
         self._deaths: Counter[int] = Counter()
 
     def start(self, number: int, task: Any) -> None:
-        idle = next((each for each in self._team if each.task is None), None)
-        if idle is None:
-            idle = self._new(len(self._team))
-            self._team.append(idle)
-        idle.start(number, task)
+        place = next(place for place in count() if place not in self._tasks)
+        if place not in self._team:
+            self._team[place] = self._new(place)
+        self._tasks[place] = number, task
+        with suppress(OSError):  # a process that has died is noticed when its answer is awaited
+            self._team[place][1].send_bytes(pickle.dumps(task))
 
-    def _new(self, place: int) -> _Process:
+    def _new(self, place: int) -> tuple[subprocess.Popen[bytes], Connection]:
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS"), self._threads)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
@@ -214,27 +190,36 @@ class _Processes:
             own = max(1, int(self._gpus or 1))
             cards = [self._cards[(place * own + each) % len(self._cards)] for each in range(own)]
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(cards if self._gpus != 0 else [])
-        return _Process(self._job, environment)
+        connection, theirs = Pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"from vtkit.data.executors import serve; serve({theirs.fileno()})"],
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.PIPE,  # closes with this process, however it ends
+        )
+        theirs.close()
+        with suppress(OSError):
+            connection.send_bytes(pickle.dumps(self._job))
+        return process, connection
 
     def finished(self) -> Iterator[tuple[int, _Answer]]:
         """Wait for tasks to be finished; their numbers and answers."""
-        busy = {each.connection: each for each in self._team if each.task is not None}
+        busy = {self._team[place][1]: place for place in self._tasks}
         for connection in wait(list(busy)):
-            process = busy[connection]  # type: ignore[index]
-            assert process.task is not None
-            number, task = process.task
+            place = busy[connection]  # type: ignore[index]
+            number, task = self._tasks.pop(place)
             try:
-                answer = pickle.loads(process.connection.recv_bytes())
+                answer = pickle.loads(self._team[place][1].recv_bytes())
             except (EOFError, OSError):
-                self._start_again(process, number, task)
-                continue
-            process.task = None
-            yield number, answer
+                self._bury(place, number)
+                self.start(number, task)
+            else:
+                yield number, answer
 
-    def _start_again(self, dead: _Process, number: int, task: Any) -> None:
-        dead.leave()
+    def _bury(self, place: int, number: int) -> None:
+        """Remove a process that died at the task ``number``."""
+        code = self._end(place)
         self._deaths[number] += 1
-        code = dead.process.returncode
         how = f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"ended with code {code}"
         if self._deaths[number] > RETRIES:
             raise MachineError(
@@ -242,13 +227,17 @@ class _Processes:
                 "parts that are finished are kept."
             )
         console.warn(f"a process {how}: another one takes its part")
-        place = self._team.index(dead)
-        self._team[place] = self._new(place)
-        self._team[place].start(number, task)
+
+    def _end(self, place: int) -> int:
+        """End a process; its exit code."""
+        process, connection = self._team.pop(place)
+        process.kill()
+        connection.close()
+        return process.wait()
 
     def leave(self) -> None:
-        for process in self._team:
-            process.leave()
+        for place in list(self._team):
+            self._end(place)
 
 
 class _Ray:

@@ -47,7 +47,7 @@ def folder_of(public: PublicCollection) -> Path:
     kept = _kept_in(public.name)
     if not kept.is_dir():
         with new_folder(kept) as written:
-            _write(public, written)
+            _write_collection(public, written)
     return kept
 
 
@@ -55,7 +55,7 @@ def _kept_in(name: str) -> Path:
     return user_cache("ir_datasets") / name.removeprefix(PREFIX).replace("/", "--")
 
 
-def _write(public: PublicCollection, folder: Path) -> None:
+def _write_collection(public: PublicCollection, folder: Path) -> None:
     import ir_datasets
 
     try:
@@ -66,7 +66,7 @@ def _write(public: PublicCollection, folder: Path) -> None:
     try:
         for kind, what, place, row in (
             ("docs", "documents", "corpus", _document),
-            ("queries", "queries", "queries", lambda query: {"_id": query.query_id, "text": _text(query)}),
+            ("queries", "queries", "queries", lambda query: {"_id": query.query_id, "text": _default_text(query)}),
             ("qrels", "judgements", f"qrels/{public.splits[0]}", _judgement),
         ):
             if getattr(dataset, f"has_{kind}")():
@@ -80,14 +80,14 @@ def _write(public: PublicCollection, folder: Path) -> None:
 def _document(document: Any) -> Mapping[str, str]:
     if hasattr(document, "title") and hasattr(document, "text"):
         return {"_id": document.doc_id, "title": document.title or "", "text": document.text or ""}
-    return {"_id": document.doc_id, "text": _text(document)}
+    return {"_id": document.doc_id, "text": _default_text(document)}
 
 
 def _judgement(judged: Any) -> Mapping[str, str | int]:
     return {"query-id": judged.query_id, "corpus-id": judged.doc_id, "score": max(judged.relevance, -1)}
 
 
-def _text(thing: Any) -> str:
+def _default_text(thing: Any) -> str:
     """The default text of a document or a query, else all its fields except the id."""
     if hasattr(thing, "default_text"):
         return str(thing.default_text())

@@ -67,7 +67,7 @@ class Gathering:
         self._parts: tuple[list[Any], list[Any]] = [], []
         self._values, self._lines = array("i" if kind is int else "d"), array("q")
 
-    def add(self, query: str, document: str, value: float, line: int = 0) -> None:
+    def append(self, query: str, document: str, value: float, line: int = 0) -> None:
         """Add a value."""
         self._names[0].append(query)
         self._names[1].append(document)
@@ -126,7 +126,7 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
             if isinstance(grade := _grade(value), str):
                 problems.add(path, f"line {number}: {grade}")
             else:
-                gathering.add(query, document, grade, place * _LINES + number)
+                gathering.append(query, document, grade, place * _LINES + number)
     judgements, contradictions = gathering.finish()
     for line, query, document, before in contradictions:
         place, number = divmod(line, _LINES)

@@ -79,7 +79,7 @@ def find_parts(folders: Mapping[Path, Sequence[Part]], *, heads: bool = True) ->
             for path in {*chain(*map(folder.glob, patterns))}
             if path.is_file() and ending_of(path)
         ]
-        for part, config, split, path in declared or _named(folder, list(wanted) == ["qrels"]):
+        for part, config, split, path in declared or _named_files(folder, list(wanted) == ["qrels"]):
             if part in wanted:
                 by_config.setdefault(config, {}).setdefault(part, {}).setdefault(split, []).append(path)
     for splits in chain(*map(dict.values, by_config.values())) if heads else ():
@@ -172,7 +172,7 @@ def _splits(entry: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield str(file["split"]), patterns
 
 
-def _named(folder: Path, only_qrels: bool) -> Iterator[tuple[Part, str, str, Path]]:
+def _named_files(folder: Path, only_qrels: bool) -> Iterator[tuple[Part, str, str, Path]]:
     """Part, configuration, split and path of each table whose name says them."""
     for path in list_files(folder)[1]:
         stem = path.relative_to(folder).as_posix().removesuffix(ending_of(path) or "")

@@ -151,7 +151,7 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
         gathering = systems.setdefault(scored.system, Gathering(float))
         documents = scored.documents if scored.scores is not None else scored.documents[scored.relevant :]
         for name, score in zip(documents, scored.scores or (0.0,) * len(documents), strict=True):
-            gathering.add(scored.query, name, score)
+            gathering.append(scored.query, name, score)
         judged.add(scored.query)
     named = ", ".join(filter(None, systems)) or "no named system"
     console.say(f"  {path.name}: negatives of {named} for {len(judged)} queries")
@@ -184,7 +184,7 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
             known = data.numbers_of(row.documents) >= 0
             unknown += len(known) - int(known.sum())
             for name, score in compress(zip(row.documents, row.scores, strict=True), known):
-                gathering.add(row.query, name, score)
+                gathering.append(row.query, name, score)
         if not scored:
             raise DataError(f"{path}: has no scores, so it can only be a source of negatives: name it in mining.files.")
     scores, _ = gathering.finish()
@@ -195,7 +195,7 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
         without += sum(grade > 0 for grade in before.values()) - sum(grade > 0 for grade in judged.values())
         if any(grade > 0 for grade in judged.values()):
             for name, grade in (dict.fromkeys(of_query, 0) | judged).items():
-                grades.add(query, name, grade)
+                grades.append(query, name, grade)
     qrels, _ = grades.finish()
     if not qrels:
         raise DataError(f"{', '.join(map(str, paths))}: no relevant document has a score.")
@@ -214,7 +214,7 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
 def _known(path: Path, queries: Collection[str], what: str) -> Iterator[Row]:
     """The lists for ``queries`` in a file; raises one DataError with the problems of all its lists at the end."""
     problems, known = Problems(), False
-    for row in problems.parsed(path, _rows(path), _parsed):
+    for row in problems.parsed(path, _listed_rows(path), _parsed):
         if row.query in queries:
             known = True
             yield row
@@ -223,7 +223,7 @@ def _known(path: Path, queries: Collection[str], what: str) -> Iterator[Row]:
     problems.stop_if_any()
 
 
-def _rows(path: Path) -> Iterable[tuple[int, Any]]:
+def _listed_rows(path: Path) -> Iterable[tuple[int, Any]]:
     """Number and content of each row, or a complaint about it."""
     match form_of(path):
         case ".pkl" | ".pickle":

@@ -46,7 +46,7 @@ def read_dataset(
     """
     _, name, config, split, *_ = [*spec.split(":"), "", ""]
     try:
-        for number, row in enumerate(_rows(name, config or None, split or "train"), 1):
+        for number, row in enumerate(_dataset_rows(name, config or None, split or "train"), 1):
             for column in columns:
                 if column not in row:
                     raise DataError(f"there is no column {column!r}. There are {', '.join(row)}.")
@@ -63,7 +63,7 @@ def read_dataset(
         ) from error
 
 
-def _rows(name: str, config: str | None, split: str) -> Iterable[dict[str, Any]]:
+def _dataset_rows(name: str, config: str | None, split: str) -> Iterable[dict[str, Any]]:
     import datasets
 
     if Path(name).is_absolute() and not Path(name).is_dir():

@@ -76,7 +76,7 @@ class SnippetPairs:
     def __len__(self) -> int:
         return len(self.queries)
 
-    def asked(self, name: str) -> RetrievalSet:
+    def as_collection(self, name: str) -> RetrievalSet:
         """The pairs as a collection without judgements; a query and its document have the same number as id."""
         documents = [Document(str(number), "", text) for number, text in enumerate(self.documents)]
         return RetrievalSet(name, documents, [Query(str(number), text) for number, text in enumerate(self.queries)], {})
@@ -86,7 +86,7 @@ class SnippetPairs:
         documents of its score, so that ties broken by chance gain nothing; 0 if it is not found.
 
         Args:
-            run: queries and documents are called by their numbers, as in :meth:`asked`.
+            run: queries and documents are called by their numbers, as in :meth:`as_collection`.
         """
         ranks = np.zeros(len(self))
         for number in range(len(self)):

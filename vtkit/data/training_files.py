@@ -61,7 +61,7 @@ def load_training_data(name: str | Path) -> RetrievalSet:
     qrels: dict[str, dict[str, int]] = {}
     scores: dict[str, dict[str, float]] = {}
     empty = contradicting = scored = rows_read = 0
-    for row in problems.parsed(path, _rows(str(name)), lambda row: parse_row(row, TEXTS, _text, "relevant")):
+    for row in problems.parsed(path, _training_rows(str(name)), lambda row: parse_row(row, TEXTS, _text, "relevant")):
         rows_read += 1
         scored += row.scores is not None
         if not row.query or not any(row.documents[: row.relevant or None]):
@@ -98,7 +98,7 @@ def load_training_data(name: str | Path) -> RetrievalSet:
     return RetrievalSet(shown, read, asked, {query.id: qrels[query.id] for query in asked}, scores)
 
 
-def _rows(name: str) -> Iterable[tuple[int, Any]]:
+def _training_rows(name: str) -> Iterable[tuple[int, Any]]:
     """Number and content of each row, or a complaint about it."""
     if name.startswith(PREFIX):
         return enumerate(read_column_pairs(name), 1)

@@ -78,7 +78,7 @@ def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float
     file = open_vectors(path)
     seen: set[int] = set()  # hashes of the words, which would take several times as much memory
     repeated = 0
-    entries = _binary(file) if file.binary else _text(file)
+    entries = _read_binary(file) if file.binary else _read_text(file)
     while batch := list(islice(entries, WORDS_AT_ONCE)):
         words = [word for word, _ in batch]
         with np.errstate(over="ignore"):
@@ -106,7 +106,7 @@ def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[n
     return vectors_by_word
 
 
-def _text(file: VectorFile) -> Iterator[tuple[str, Sequence[float]]]:
+def _read_text(file: VectorFile) -> Iterator[tuple[str, Sequence[float]]]:
     total, headers = 0, int(file.words is not None)
     for number, line in islice(enumerate(read_lines(file.path), 1), headers, None):
         fields = line.rstrip(" ").rsplit(" ", file.width)
@@ -131,7 +131,7 @@ def _text(file: VectorFile) -> Iterator[tuple[str, Sequence[float]]]:
         )
 
 
-def _binary(file: VectorFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def _read_binary(file: VectorFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """``word``, a space, and the numbers as little-endian single precision, one word after the other."""
     assert file.words is not None
     size = 4 * file.width

@@ -75,14 +75,14 @@ def count_chunks(texts: Iterable[str]) -> ChunkCounts:
 def _counted(texts: Sequence[str], bar: console.Bar | None) -> ChunkCounts:
     """The chunks of a block of texts."""
     chunks = ChunkCounts(texts=len(texts))
-    for piece in chain.from_iterable(map(pieces, texts)):
+    for piece in chain.from_iterable(map(text_pieces, texts)):
         chunks.counts.update(CHUNK.findall(piece))
         chunks.characters += len(piece)
         make_room(chunks.counts)
     return chunks
 
 
-def pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
+def text_pieces(text: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
     """``text`` in pieces of about ``longest`` characters, cut before white space only."""
     start = 0
     while len(text) - start > longest and (border := _BORDER.search(text, start + longest)):

@@ -144,7 +144,7 @@ def snippet_weight(
     are too few. ``language`` and ``analysis`` are BM25's."""
     if len(pairs) < FEWEST_PAIRS:
         return None
-    asked = pairs.asked(name)
+    asked = pairs.as_collection(name)
     encoder = to_sum(over(asked).rank(asked, len(pairs)))
     return SnippetWeight.of(pairs, encoder, bm25_run(pairs, language, analysis), language)
 
@@ -152,7 +152,7 @@ def snippet_weight(
 def bm25_run(pairs: SnippetPairs, language: str, analysis: Analysis) -> Run:
     """All documents of snippet pairs by BM25."""
     bm25 = Bm25System(Bm25.build(pairs.documents, language, analysis))
-    return bm25.rank(pairs.asked("snippets"), len(pairs)).run
+    return bm25.rank(pairs.as_collection("snippets"), len(pairs)).run
 
 
 def weight_beside_bm25(

@@ -137,7 +137,7 @@ class SparseSystem:
         """Vectors of the queries, (queries, width of the index)."""
         texts = [query.text for query in asked.queries]
         vectors = self.encode(texts)
-        return vectors if self.lexical is None else self.lexical.queries(vectors, texts)
+        return vectors if self.lexical is None else self.lexical.join_queries(vectors, texts)
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
     if isinstance(system, SparseSystem):
         return query_cost(system.index.postings, system.encoded_queries(first))
     if isinstance(system, Bm25System):
-        return query_cost(system.bm25.index, system.bm25.terms.counts([query.text for query in first.queries]))
+        return query_cost(system.bm25.index, system.bm25.terms.count([query.text for query in first.queries]))
     return None
 
 

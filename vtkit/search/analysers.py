@@ -188,12 +188,12 @@ def _lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
     analyser = java_class(f"org.apache.lucene.analysis.{LUCENE[language]}")()
     release = java_class("org.apache.lucene.util.Version").LATEST.toString()
 
-    def cut(text: str) -> list[str]:
+    def tokens(text: str) -> list[str]:
         whole = text.encode("utf-8", "replace").decode("utf-8")  # Java has no half surrogates
         joined: str = string.join(line_break, cast_to("java.lang.Iterable", analyse(analyser, whole)))
         return joined.split("\n") if joined else []
 
-    return cut, f"tokens of Lucene {release}'s {LUCENE[language].rpartition('.')[2]}"
+    return tokens, f"tokens of Lucene {release}'s {LUCENE[language].rpartition('.')[2]}"
 
 
 def _description(language: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, islice
@@ -48,7 +48,7 @@ class TermDimensions:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
+    def count(self, texts: Sequence[str]) -> sp.csr_matrix:
         """Occurrences of each term in each of the queries ``texts``, (texts, dimensions)."""
         known = ([term for term in self.analyser.of_query(text) if term in self.numbers] for text in texts)
         return _counts(known, self.numbers)
@@ -92,14 +92,7 @@ class Bm25:
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
-        return self.index.search(self.terms.counts(texts), depth)
-
-
-def languages_of_terms(terms: Collection[str]) -> np.ndarray:
-    """The number of each term's language, in the order of their first terms; 0 if there is only one, (terms,)."""
-    numbers: dict[str, int] = {}
-    marks = (term.rpartition(MARK)[0] for term in terms)
-    return np.fromiter((numbers.setdefault(mark, len(numbers)) for mark in marks), np.int64, len(terms))
+        return self.index.search(self.terms.count(texts), depth)
 
 
 def languages_of_rows(counts: sp.csr_matrix, languages: np.ndarray) -> np.ndarray:
@@ -161,7 +154,9 @@ class Counted:
                     yield sp.csr_matrix(entries, (block.shape[0], len(terms)))
 
         while True:
-            of_terms = languages_of_terms(terms)
+            numbers = dict[str, int]()  # of languages, in the order of their first terms; one without a mark if alone
+            marks = (term.rpartition(MARK)[0] for term in terms)
+            of_terms = np.fromiter((numbers.setdefault(mark, len(numbers)) for mark in marks), np.int64, len(terms))
             count = int(of_terms.max(initial=0)) + 1
             documents, lengths, frequencies = np.zeros(count, np.int64), np.zeros(count), np.zeros(len(terms), np.int64)
             for block in rows():

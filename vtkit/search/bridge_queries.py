@@ -71,7 +71,7 @@ class BridgeQueries:
                 f"query_language is {language!r}, but this run translates from its source's language, "
                 f"{record.language!r}."
             )
-        cutting, naming = (_tokenizer(folder / side) for side in (SOURCE, TARGET))
+        cutting, naming = (_load_tokenizer(folder / side) for side in (SOURCE, TARGET))
         frequencies = info.document_frequencies[: table.shape[1]].astype(np.float64)
         return cls(cutting, weighted(table, frequencies, info.documents), naming)
 
@@ -101,7 +101,7 @@ def weighted(table: sparse.csr_matrix, frequencies: NDArray[np.float64], documen
     return sparse.csr_matrix(sparse.diags_array(idf) @ table)
 
 
-def _tokenizer(folder: Path) -> QueryTokenizer:
+def _load_tokenizer(folder: Path) -> QueryTokenizer:
     light = query_tokenizer(folder, str(folder), "")
     if light is not None:
         return light

@@ -85,7 +85,7 @@ class Changed(Result):
     reasons: tuple[str, ...] = ()  # to build the index again
 
 
-def add(home: Path, documents: Sequence[Document]) -> Changed:
+def add_documents(home: Path, documents: Sequence[Document]) -> Changed:
     """Add ``documents`` to the index in ``home``; they take the places of those with their ids. If it was interrupted,
     the same call continues.
 
@@ -98,7 +98,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
     from vtkit.encoder.sides import tokenizer_of
     from vtkit.search.sharded_encoding import EncodeTexts
 
-    _check(documents)
+    _check_documents(documents)
     with _changing(home) as change:
         encoder = change.encoder
         if tokenizer_digest(output_tokenizer(encoder)) != change.manifest.tokenizer:
@@ -144,7 +144,7 @@ def add(home: Path, documents: Sequence[Document]) -> Changed:
         return Changed(*counts, drift, tuple(reasons))
 
 
-def _check(documents: Sequence[Document]) -> None:
+def _check_documents(documents: Sequence[Document]) -> None:
     """Refuse documents that no file could hold, with all that is wrong."""
     problems, place, first = Problems(), Path("documents"), dict[str, int]()
     for number, document in enumerate(documents, 1):

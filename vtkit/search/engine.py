@@ -73,10 +73,10 @@ class EngineIndex:
         if matrix.data.min(initial=0) < 0:
             raise ValueError("only exact takes query weights below zero")
         if passages is not None:
-            return best_documents(self._rows, matrix, depth, passages.documents, depth)
-        return self._rows(matrix, depth)
+            return best_documents(self._search_rows, matrix, depth, passages.documents, depth)
+        return self._search_rows(matrix, depth)
 
-    def _rows(self, matrix: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
+    def _search_rows(self, matrix: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """:meth:`search` among the rows of the vectors."""
         count = self.postings.document_count if len(self.postings.lists.entries) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)

@@ -158,10 +158,12 @@ class ExactIndex:
         if self.passages is not None:
             rows_of = self.passages.documents
             allowed = None if passing is None else passing[rows_of]
-            return best_documents(partial(self._rows, passing=allowed), matrix, depth, rows_of, WIDENED * depth)
-        return self._rows(matrix, depth, passing)
+            return best_documents(partial(self._search_rows, passing=allowed), matrix, depth, rows_of, WIDENED * depth)
+        return self._search_rows(matrix, depth, passing)
 
-    def _rows(self, matrix: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None) -> tuple[Ids, Scores]:
+    def _search_rows(
+        self, matrix: sp.csr_matrix, depth: int, passing: npt.NDArray[np.bool_] | None
+    ) -> tuple[Ids, Scores]:
         """:meth:`search` among the rows of the vectors, of which ``passing`` are to be chosen from."""
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)

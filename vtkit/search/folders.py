@@ -242,7 +242,7 @@ def write_index(
             counts = living_counts(home, manifest)
             terms = TermDimensions.of(analyser(manifest.lexical.language, manifest.lexical.analysis), counts.terms)
             part = LexicalPart(replace(manifest.lexical, terms=len(terms)), terms, manifest.vocabulary)
-            blocks = part.documents(blocks, counts.impacts(terms.analyser.b))
+            blocks = part.join_documents(blocks, counts.impacts(terms.analyser.b))
             manifest = replace(manifest, lexical=part.save(work))
         made = build_index(index, blocks, work / POSTINGS, passages)
         write_living_documents(home, manifest, work / DOCUMENTS)

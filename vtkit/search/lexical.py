@@ -42,16 +42,18 @@ class LexicalPart:
         record = LexicalRecord(*bm25.terms.analyser.made_from, len(bm25.terms), scale, factors[0], factors[1] / scale)
         return cls(record, bm25.terms, vectors.shape[1])
 
-    def documents(self, vectors: Iterable[sp.csr_matrix], impacts: Iterable[sp.csr_matrix]) -> Iterator[sp.csr_matrix]:
+    def join_documents(
+        self, vectors: Iterable[sp.csr_matrix], impacts: Iterable[sp.csr_matrix]
+    ) -> Iterator[sp.csr_matrix]:
         """Encoder's weights and BM25's impacts side by side, in blocks of rows, (documents, width)."""
         scale = np.float32(self.record.document_scale)
         for weights, of_terms in zip(vectors, impacts, strict=True):
             yield sp.hstack([weights, of_terms * scale], format="csr", dtype=np.float32)
 
-    def queries(self, vectors: sp.csr_matrix, texts: Sequence[str]) -> sp.csr_matrix:
+    def join_queries(self, vectors: sp.csr_matrix, texts: Sequence[str]) -> sp.csr_matrix:
         """The encoder's query vectors with the counts of terms behind them, (queries, width)."""
         encoder, term = np.float32(self.record.encoder_factor), np.float32(self.record.term_factor)
-        joined = sp.hstack([vectors * encoder, self.terms.counts(texts) * term], format="csr", dtype=np.float32)
+        joined = sp.hstack([vectors * encoder, self.terms.count(texts) * term], format="csr", dtype=np.float32)
         joined.eliminate_zeros()
         return joined
 

@@ -110,13 +110,13 @@ def row_contents(documents: Sequence[Document], passages: Passages | None) -> Se
     """The texts that are encoded and indexed as the rows of vectors, built on access: those of ``documents``, or of
     their passages, each with the title of its document."""
 
-    def contents(row: int) -> str:
+    def text(row: int) -> str:
         if passages is None:
             return documents[row].contents
         document = documents[int(passages.rows[row, 0])]
         return replace(document, text=passages.text(row, document)).contents
 
-    return Lazy(len(documents) if passages is None else len(passages), contents)
+    return Lazy(len(documents) if passages is None else len(passages), text)
 
 
 def spans_of(text: str, words: int, overlap: int) -> list[tuple[int, int]]:

@@ -192,7 +192,7 @@ class Searcher:
                 ids, scores = self.index.postings.search(vectors, wanted, passing)
             for row, query in enumerate(batch):
                 vector = vectors[row]
-                words = self._words(query) if why else None
+                words = self._query_words(query) if why else None
                 results = self._results(ids[row], scores[row], skip, vector, words)
                 if whole[row].nnz > vector.nnz:
                     said = f'the query "{console.one_line(query, 40)}" has {whole[row].nnz:,} weights'
@@ -233,7 +233,7 @@ class Searcher:
         ranks = np.flatnonzero(ids[0] == number)
         about = query, document.id, document.title, document.text, float(shared.products.sum())
         rank = int(ranks[0]) + 1 if len(ranks) else None
-        listed = tuple(tokens[False]), tuple(tokens[True]), self._words(query).parts(shared, self.telling)
+        listed = tuple(tokens[False]), tuple(tokens[True]), self._query_words(query).parts(shared, self.telling)
         return Explanation(*about, rank, *listed, self._query_tokens(vector)[0], self._passage(shared, document))
 
     def dimension(self, unit: str) -> int | None:
@@ -268,7 +268,7 @@ class Searcher:
             raise VtkitError(f"A query {complaint}.")
         vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
-            vectors = self.lexical.queries(vectors, queries)
+            vectors = self.lexical.join_queries(vectors, queries)
         if vectors.shape[1] != self.index.info.vocabulary:
             raise DataError(
                 f"{self.documents.path.parent} has {self.index.info.vocabulary:,} dimensions, but the model's queries "
@@ -309,10 +309,19 @@ class Searcher:
         for rank, number in enumerate(ids[skip:found].tolist(), skip + 1):
             document, score = self.documents[number], float(scores[rank - 1])
             shared = self.index.postings.explain(vector, number)
-            parts = () if words is None else words.parts(shared, self.telling)
-            about, named = (document.id, document.title, document.text), self._named(shared.dimensions, shared.products)
-            fields = typed_fields(document.fields, self.kinds)
-            result = SearchResult(rank, *about, score, *named, parts, fields, self._passage(shared, document))
+            tokens, special_tokens = self._weights_by_name(shared.dimensions, shared.products)
+            result = SearchResult(
+                rank=rank,
+                id=document.id,
+                title=document.title,
+                text=document.text,
+                score=score,
+                tokens=tokens,
+                special_tokens=special_tokens,
+                words=() if words is None else words.parts(shared, self.telling),
+                fields=typed_fields(document.fields, self.kinds),
+                passage=self._passage(shared, document),
+            )
             results.append(replace(result, places=self._places(result.shown, shared)) if self.marks else result)
         return tuple(results)
 
@@ -344,7 +353,7 @@ class Searcher:
         passages = self.index.postings.passages
         return None if passages is None else passages.text(shared.row, document)
 
-    def _words(self, query: str) -> QueryWords:
+    def _query_words(self, query: str) -> QueryWords:
         alone, ends = self.encoder.by_token(query, self.query_length)
         ends = [end - len(self.encoder.prompt) for end in ends]
         return QueryWords.of(query, alone, ends, self.special, None if self.lexical is None else self.lexical.terms)
@@ -352,9 +361,9 @@ class Searcher:
     def _query_tokens(self, vector: sparse.csr_matrix) -> tuple[Weighted, Weighted]:
         """The encoder's dimensions of a query's vector, named: those of other tokens, and of special ones."""
         of_encoder = slice(None) if self.lexical is None else vector.indices < self.lexical.vocabulary
-        return self._named(vector.indices[of_encoder], vector.data[of_encoder])
+        return self._weights_by_name(vector.indices[of_encoder], vector.data[of_encoder])
 
-    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
+    def _weights_by_name(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
         """The :data:`TOKENS_SHOWN` dimensions of the largest values by name, without special tokens and units of common
         words; and those of special tokens."""
         order = np.argsort(-values, kind="stable")

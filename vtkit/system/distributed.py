@@ -43,7 +43,7 @@ def alone() -> AbstractContextManager[None]:
     return changed(globals(), _alone=True)
 
 
-def share(batch_size: int) -> int:
+def own_share(batch_size: int) -> int:
     """Texts of a batch that each process encodes."""
     if batch_size % count():
         raise DataError(
@@ -81,8 +81,7 @@ def by_main(work: Callable[[], T]) -> T:
     done, value = answer
     if not done:
         raise VtkitError("the main process has failed, and says why")
-    result: T = value
-    return result
+    return value
 
 
 def wait() -> None:
@@ -105,8 +104,7 @@ def gathered(own: Tensor) -> Tensor:
     from sentence_transformers.util.distributed import all_gather
 
     _join()
-    whole: Tensor = all_gather(own.contiguous())
-    return whole
+    return all_gather(own.contiguous())  # type: ignore[no-any-return]
 
 
 def summed(own: Tensor) -> Tensor:

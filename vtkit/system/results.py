@@ -24,8 +24,7 @@ class Result:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The opposite of :meth:`to_json`; fields that the class does not have are ignored."""
-        result: Self = _adapter(cls).validate_python(dict(values))
-        return result
+        return _adapter(cls).validate_python(dict(values))  # type: ignore[no-any-return]
 
     def to_file(self, path: Path) -> None:
         """Write it to ``path`` as JSON."""

@@ -79,7 +79,7 @@ def adapt(
     tokenizer, model, folder, seed = encoder.tokenizer, encoder[0].auto_model, run.folder, run.seed
     teacher = load_encoder(section.teachers[0]) if section.objective == "sap" else None
     output = own_output(encoder)
-    distributed.share(section.batch_size)
+    distributed.own_share(section.batch_size)
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
     labelling = output if teacher is None else None
     folder.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ def train_vectors(
         The curves: ``steps`` and those of :attr:`Objective.curves`.
     """
     rows, steps = len(next(iter(columns.values()))), settings["max_steps"]
-    own_batch = distributed.share(rows // steps)
+    own_batch = distributed.own_share(rows // steps)
     _say_what_is_cut(encoder, columns, lengths)
     torch.manual_seed(run.seed)
     with console.progress(description, total=steps) as bar, streaming(encoder):

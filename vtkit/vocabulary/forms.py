@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.text import batches
-from vtkit.data.word_counts import pieces
+from vtkit.data.word_counts import text_pieces
 from vtkit.vocabulary.existing import Role, check_ids, roles_by_id
 from vtkit.vocabulary.notation import FILLER, Canonical, Notation
 
@@ -165,7 +165,7 @@ def whole_ids(
     """The ids of the tokens of each text as a whole, however long; ``special``: with special tokens around each of its
     pieces."""
     for batch in batches(texts):
-        parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
+        parts = [list(text_pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
         encodings = chain.from_iterable(
             whole_encodings(tokenizer, some, special=special) for some in batches(chain.from_iterable(parts))
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vtkit.data.text import batches
-from vtkit.data.word_counts import pieces
+from vtkit.data.word_counts import text_pieces
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
 from vtkit.vocabulary.existing import special_roles
@@ -204,7 +204,7 @@ def _sample(texts: Iterable[str], most_characters: int, seed: int) -> tuple[list
     kept: list[tuple[float, int, str, bool]] = []  # a random priority, of which the sample keeps the largest, first
     characters = kept_characters = 0
     for text in filter(None, map(str.strip, texts)):
-        for place, piece in enumerate(pieces(text, PIECE_CHARACTERS)):
+        for place, piece in enumerate(text_pieces(text, PIECE_CHARACTERS)):
             if len(piece) > LONGEST_WORD:
                 raise DataError(
                     f"The corpus has about {len(piece):,} characters without white space, beginning {piece[:40]!r}: "

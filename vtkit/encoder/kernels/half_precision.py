@@ -52,8 +52,7 @@ def _packs() -> bool:
 
 
 def _on_packed(weight: Tensor, bias: Tensor | None, states: Tensor) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(states.bfloat16(), weight, bias, "none", [], "")
-    return product
+    return torch.ops.mkldnn._linear_pointwise(states.bfloat16(), weight, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 def _in_single_precision(part: nn.Linear, states: Tensor) -> Tensor:

@@ -303,8 +303,7 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
 def decoder_input(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
     """The vectors that the decoder of a masked language model projects, (batch, length, width)."""
     with without_decoder(mlm_head(model).decoder):
-        hidden: Tensor = model(input_ids=input_ids, attention_mask=attention_mask).logits
-    return hidden
+        return model(input_ids=input_ids, attention_mask=attention_mask).logits  # type: ignore[no-any-return]
 
 
 @contextmanager

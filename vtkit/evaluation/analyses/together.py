@@ -73,7 +73,7 @@ def sample_of(
     texts, questions = [asked.contents[number] for number in kept], [query.text for query in asked.queries]
     bm25 = Bm25.build(texts, language, "words")
     presence = (bm25.index.by_document() > 0).astype(np.float64)
-    return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(bm25.terms.counts(questions)), seed)
+    return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(bm25.terms.count(questions)), seed)
 
 
 def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) -> Analyses:

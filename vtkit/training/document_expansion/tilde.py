@@ -114,7 +114,7 @@ def train_tilde(
     if not pairs:
         raise DataError("There are no pairs of a query and a relevant document to learn document expansion from.")
     model, batch = encoder[0].auto_model, min(section.batch_size, len(pairs))
-    distributed.share(batch)
+    distributed.own_share(batch)
     queries, documents = zip(*pairs, strict=True)
     read = _tokenized(encoder, queries, QUERY_LENGTH), _tokenized(encoder, documents, DOCUMENT_LENGTH)
     steps = section.steps or max(1, round(EPOCHS * len(pairs) / batch))
