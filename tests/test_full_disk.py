@@ -232,6 +232,12 @@ def test_other_refusals_of_the_machine_name_the_place_and_defects_are_none() -> 
         assert machine_failure(defect) is None
 
 
+def test_a_compiled_module_that_loses_its_error_has_too_little_memory() -> None:
+    for text in ("error return without exception set", "<function f> returned NULL without setting an exception"):
+        assert "too little memory" in str(machine_failure(SystemError(text)))
+    assert machine_failure(SystemError("bad argument to internal function")) is None
+
+
 @pytest.mark.parametrize("place", ["a-file", "a-file/deeper", "x" * 300])
 def test_a_runs_folder_that_cannot_be_is_a_message(place: str, recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "a-file").write_text("")

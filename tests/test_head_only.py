@@ -96,6 +96,15 @@ def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
         )
 
 
+def test_a_grafted_head_reads_the_embeddings_of_its_source_and_copies_everything_else() -> None:
+    """Of 250,001 tokens, a second copy of the embeddings has 384 MB."""
+    source = model()
+    grafted = graft_head(source, tokenizer(), torch.ones(7, 32), torch.zeros(7))
+    shared = {weight.data_ptr() for weight in source.parameters()}
+    both = [name for name, weight in grafted.named_parameters() if weight.data_ptr() in shared]
+    assert both == ["bert.embeddings.word_embeddings.weight"]
+
+
 # labels
 
 
