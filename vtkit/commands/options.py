@@ -152,7 +152,7 @@ def _with_parameters(
 
     @functools.wraps(command)
     def run(*given: Any, **arguments: Any) -> None:
-        made = make(**{parameter.name: arguments.pop(parameter.name) for parameter in parameters})
+        made = make(**{each.name: arguments.pop(each.name, each.default) for each in parameters})
         command(*given, **arguments, **({argument: made} if argument else {}))
 
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
