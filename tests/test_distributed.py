@@ -43,6 +43,7 @@ def as_launched(*arguments: str) -> list[subprocess.CompletedProcess[str]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = ENVIRONMENT | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    command_line.start_server()  # once, before the threads that would
     with ThreadPoolExecutor() as pool:
         calls = [
             pool.submit(command_line.call, ROOT, arguments, environment | {"RANK": rank, "LOCAL_RANK": rank})

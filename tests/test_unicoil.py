@@ -277,7 +277,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pyte
     card = (folder / "model" / "README.md").read_text("utf-8")
     assert 'SparseEncoder("path/to/this/folder", trust_remote_code=True)' in card
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    rows = {row["model"]: row["measures"]["RR@10"] for row in report["results"][0]["rows"]}
+    rows = {row["system"]: row["measures"]["RR@10"] for row in report["results"][0]["rows"]}
     assert rows["finetune"] > 0.8
 
     explained = json.loads(vtkit("explain", folder, DATA.queries[0].text, "d0", "--json"))
