@@ -177,6 +177,6 @@ def test_a_string_is_one_text_and_what_is_no_text_is_named(folder: Path) -> None
     refused(vtkit.DataError, r"texts\[1\] is None, not a string", vtkit.encode, source, ["river", None])
     refused(vtkit.DataError, r"corpus\[2\] is of the type float", vtkit.corpus_gap, ["a b", "c", float("nan")], ["d"])
     refused(vtkit.RecipeError, "not 'passage'", vtkit.encode, source, ["river"], side="passage")
-    with pytest.raises(vtkit.RecipeError, match="not 'doc'"):
+    with pytest.raises(vtkit.RecipeError, match='not "doc"'):
         vtkit.encode_texts(source, folder / "corpus.txt", folder / "never", side="doc")
     assert not (folder / "never").exists()
