@@ -34,7 +34,7 @@ from vtkit.settings.run import RunSection
 from vtkit.system import console
 from vtkit.system.errors import MachineError, MissingExtra, VtkitError, machine_failure
 from vtkit.system.interrupt import end_with_starter
-from vtkit.system.runtime import limit_threads, threads
+from vtkit.system.runtime import threads
 from vtkit.system.variables import changed
 from vtkit.system.version import __version__
 
@@ -349,7 +349,9 @@ def _on_cluster(shared: list[Any], cpus: int, version: str, task: Any) -> _Answe
             _received.clear()  # before the next one is there
             _received.append((name, ray.get(shared[0])))
             if "torch" in sys.modules:
-                limit_threads()
+                import torch
+
+                torch.set_num_threads(threads())
         return _received[0][1](task, None)
 
     return _answer(compute)

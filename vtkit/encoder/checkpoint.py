@@ -1,6 +1,5 @@
 """Sparse encoders on disk: loading a source, making a new one, saving what plain sentence-transformers loads."""
 
-import gc
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,7 +48,7 @@ from vtkit.encoder.token_units import IN_LIBRARY, LIBRARY_NAMES, has_token_units
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.system.runtime import quiet_libraries
+from vtkit.system.runtime import quiet_libraries, release_memory
 from vtkit.vocabulary.existing import prepare_tokenizer
 from vtkit.vocabulary.saved import save_tokenizer
 
@@ -210,7 +209,7 @@ def as_sparse_encoder(
         save_tokenizer(tokenizer, backbone)
         width, longest = int(model.config.vocab_size), max_input_length(model, tokenizer)
         del model
-        gc.collect()  # models are in cycles
+        release_memory()
         transformer = _module(backbone)
         modules = [transformer, SpladePooling(pooling, activation, width)]
         encoder = SparseEncoder(modules=modules, device="cpu", **({} if like is None else settings_of(like)))
@@ -239,7 +238,7 @@ def save_encoder(encoder: SparseEncoder, folder: Path, layout: Layout = "head") 
                 f"sentence-transformers {sentence_transformers.__version__} has no SparseAutoEncoderTokenEncoder and "
                 f"cannot load {folder}. vtkit can."
             )
-    gc.collect()  # what the encoder was made from
+    release_memory()  # of what the encoder was made from
     queries, output, table = query_side(encoder), own_output(encoder), query_table(encoder)
     for side in (encoder, queries):
         if side is None or len(side) == 1 or has_token_units(side):
@@ -334,6 +333,7 @@ def _prepare_tokenizer(name: str, tokenizer: PreTrainedTokenizerFast, rows: int 
             f"{name}: its tokenizer and its weights do not belong together. The token {token!r} has the id "
             f"{largest}, and the weights have rows 0 to {rows - 1}. Restore the model's own tokenizer.json."
         )
+    release_memory()  # of the tokenizers that it was compared with
 
 
 def _module(folder: Path, **settings: Any) -> Transformer:

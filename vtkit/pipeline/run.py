@@ -34,7 +34,7 @@ from vtkit.system import console, distributed
 from vtkit.system.errors import RecipeError, VtkitError, machine_errors
 from vtkit.system.interrupt import end_with_starter
 from vtkit.system.outputs import held, remove_half_written, write_atomically
-from vtkit.system.runtime import limit_threads, peak_bytes, reuse_memory, want_threads
+from vtkit.system.runtime import peak_bytes, reuse_memory, want_threads
 from vtkit.system.runtime import threads as processor_threads
 
 LOG = "run.log"
@@ -213,7 +213,7 @@ def _begin(seed: int) -> None:
     import torch
 
     reuse_memory()
-    limit_threads()
+    torch.set_num_threads(processor_threads())
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
