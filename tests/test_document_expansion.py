@@ -134,7 +134,7 @@ def test_documents_are_expanded_by_words_of_their_queries(tmp_path: Path, monkey
         return float(np.mean([bool(set(query.split()) & set(added)) for (query, _), added in together]))
 
     before = found(encoder(tmp_path / "before"), "untrained")
-    monkeypatch.setattr(tilde, "LEARNING_RATE", 5e-3)
+    monkeypatch.setattr(ExpandDocumentsSection, "learning_rate", 5e-3)
     ours, curve = trained(tmp_path, pairs, steps=150, batch_size=16)
     assert curve["loss"][-1] < 0.5 * curve["loss"][0]
     assert found(ours, "trained") > max(0.7, before + 0.3)

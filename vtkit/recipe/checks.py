@@ -144,9 +144,9 @@ def _source_faults(required: Sequence[Named]) -> Iterator[_Missing]:
                 if not (folder / _TOKENIZER_FILES[0]).is_file() and any(
                     any(folder.glob(name)) for name in _TOKENIZER_FILES
                 ):
-                    from vtkit.encoder.checkpoint import transformer_tokenizer  # takes seconds, which few models need
+                    from vtkit.encoder.checkpoint import load_source_tokenizer  # takes seconds, which few models need
 
-                    transformer_tokenizer(thing.value, folder)
+                    load_source_tokenizer(thing.value)
             except DataError as error:
                 yield thing.setting, str(error), False
 
