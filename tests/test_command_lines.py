@@ -236,8 +236,8 @@ def test_the_help_lists_every_command_in_a_group_and_whole(monkeypatch: pytest.M
     shown = invoke("--help").output
     assert {"--install-completion", "--show-completion"} <= set(shown.split())
     titles = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
-    assert titles == ["Options", "Make", "Search", "Judge", "Look into", "Hand over"]
-    listed = dict(re.findall(r"^  ([a-z-]+) {2,}(\S.*)$", shown.partition("Make:")[2], re.MULTILINE))
+    assert titles == ["Options", "Build", "Search", "Evaluate", "Inspect", "Deploy"]
+    listed = dict(re.findall(r"^  ([a-z-]+) {2,}(\S.*)$", shown.partition("Build:")[2], re.MULTILINE))
     assert set(listed) == set(ROOT_COMMAND.commands)
     for name, text in listed.items():
         first, *_ = " ".join(ROOT_COMMAND.commands[name].help.split("\n\n")[0].split()).split(". ")

@@ -32,7 +32,7 @@ from vtkit.system.version import __version__
 DEFECT = 70  # exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve
 
 GROUPS = {  # as the help lists them
-    "Make": (
+    "Build": (
         "build",
         "run",
         "sweep",
@@ -45,9 +45,9 @@ GROUPS = {  # as the help lists them
         "expand-documents",
     ),
     "Search": ("search", "explain", "encode", "index", "add", "delete", "merge"),
-    "Judge": ("evaluate", "compare", "analyse"),
-    "Look into": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "check", "clean", "doctor"),
-    "Hand over": ("serve", "export", "publish"),
+    "Evaluate": ("evaluate", "compare", "analyse"),
+    "Inspect": ("inspect-vocab", "overlap", "fragmentation", "gap", "provenance", "runs", "check", "clean", "doctor"),
+    "Deploy": ("serve", "export", "publish"),
 }
 SPIN, POLICY = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
 SHORT_SPIN = "3000"  # looks at the other threads, about 30 microseconds (docs/running.md has the measurements)
