@@ -36,6 +36,7 @@ from scipy import sparse
 import vtkit
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.deploy.batching import Batcher
+from vtkit.deploy.limits import Limits
 from vtkit.deploy.served import Encoding, Served
 from vtkit.deploy.server import bind, serve
 from vtkit.deploy.snippets import WIDTH, snippet
@@ -724,7 +725,7 @@ def test_the_second_of_two_servers_on_a_port_is_told_to_choose_another() -> None
         first.listen(1)
         nothing: Any = None
         with pytest.raises(MachineError, match=r"cannot listen on 127.0.0.1, port \d+: .*Choose another port"):
-            serve(nothing, nothing, "127.0.0.1", second, print)
+            serve(nothing, Limits(), second, print)
 
 
 @pytest.mark.parametrize("of_run", [True, False])
