@@ -53,7 +53,7 @@ SPIN, POLICY = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
 SHORT_SPIN = "3000"  # looks at the other threads, about 30 microseconds (docs/running.md has the measurements)
 SAMPLES, SECONDS_BETWEEN_SAMPLES = 8, 0.002
 MODULE = {"explain": "search", "index": "encode", "clean": "runs"} | dict.fromkeys(("add", "delete", "merge"), "change")
-"""Of commands without a module of their name."""
+"""The module of each command that has none of its own name."""
 
 
 class _Imported(UserDict[str, Any]):

@@ -23,7 +23,15 @@ from transformers import (
 from vtkit.data.hub import read_json
 from vtkit.encoder.asymmetric import both_sides, own_output, query_side, query_table, settings_of
 from vtkit.encoder.dense import refuse_other_kinds
-from vtkit.encoder.families import FAMILIES, as_array, max_input_length, settle_head, settle_input, with_plain_head
+from vtkit.encoder.families import (
+    FAMILIES,
+    as_array,
+    max_input_length,
+    not_finite,
+    settle_head,
+    settle_input,
+    with_plain_head,
+)
 from vtkit.encoder.kinds import as_autoencoder, as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
@@ -147,7 +155,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     with quiet_libraries():
         kind = class_of(folder)
         model, missing = load_complete(kind, folder, label, dtype=torch.float32, tie_word_embeddings=True, **settings)
-        tokenizer = transformer_tokenizer(name, folder)
+        tokenizer = _transformer_tokenizer(name, folder)
         body = f"{model.base_model_prefix}." if kind is AutoModelForMaskedLM else ""
         refuse_lacking(label, model, [key for key in missing if key.startswith(body)])
         model = with_plain_head(model.eval()) if kind is AutoModelForMaskedLM else model.eval()
@@ -172,10 +180,10 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     with quiet_libraries():
         # names files that do not fit each other
         load_complete(class_of(inside), inside, f"source model {name}", device_map="meta")
-        return transformer_tokenizer(name, inside)
+        return _transformer_tokenizer(name, inside)
 
 
-def transformer_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
+def _transformer_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerFast:
     """The tokenizer of the transformer in ``folder`` as sentence-transformers reads it."""
     with library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         module = _module(folder, device_map="meta")
@@ -312,8 +320,7 @@ def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
 
 
 def _refuse_not_finite(name: str, model: torch.nn.Module) -> None:
-    bad = [key for key, parameter in model.named_parameters() if not bool(parameter.sum().isfinite())]
-    if bad:
+    if bad := not_finite(model):
         raise DataError(
             f"{name}: weights are not finite numbers (NaN or infinite): {first_of(bad)}. The file is damaged, or the "
             "model's training diverged. Fetch it again, or name another."

@@ -72,6 +72,11 @@ def learns_only(model: PreTrainedModel, part: Literal["embeddings", "head", "all
         weight.requires_grad_(inside)
 
 
+def not_finite(model: nn.Module) -> list[str]:
+    """Names of the weights that hold NaN or an infinite number. A sum shows either, and makes no copy."""
+    return [name for name, weight in model.named_parameters() if not bool(weight.sum().isfinite())]
+
+
 def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
     """``model`` with a decoder that is one linear map with a bias; the same logits. A missing bias (ModernBERT's
     ``decoder_bias``) becomes one of zeros, in place; DeBERTa's newer head is rebuilt in the older layout."""

@@ -213,7 +213,8 @@ class Head(nn.Module):
 
     def output(self, states: Tensor) -> Tensor:
         """The input of the decoder, (tokens, width)."""
-        return self.norm(self.activation(self.map(states)))  # type: ignore[no-any-return]
+        projected: Tensor = self.norm(self.activation(self.map(states)))
+        return projected
 
     def start_from(self, weight: Tensor, mean: Tensor, covariance: Tensor) -> None:
         """Let the linear map be ``weight``, of the states' deviations from their ``mean``, so small and so moved that

@@ -83,7 +83,7 @@ class TransformerQueries:
         import torch
         from transformers import AutoModelForMaskedLM
 
-        from vtkit.encoder.families import max_input_length
+        from vtkit.encoder.families import max_input_length, not_finite
 
         try:
             with quiet_libraries():
@@ -93,8 +93,7 @@ class TransformerQueries:
         except Exception:  # of any kind: loading the whole encoder says what is wrong
             return None
         missing = [key for key in info["missing_keys"] if "position_ids" not in key]
-        finite = all(bool(parameter.sum().isfinite()) for parameter in model.parameters())
-        if missing or info["mismatched_keys"] or not finite:
+        if missing or info["mismatched_keys"] or not_finite(model):
             return None
         longest = max_input_length(model, cutting)
         pooled = pooling["pooling_strategy"], pooling["activation_function"]

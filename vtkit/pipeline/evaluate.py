@@ -203,7 +203,8 @@ def _evaluated(
         results = SetResults.of(place.name, place.judged, rows)
         values = {label: of.per_query for label, of in there.items()}
         sets += [compared(results, values, baseline, settings.correction)] if there else []
-        for label in [label for label in rankings[place.name] if baseline in values and label != baseline]:
+        others = [label for label in rankings[place.name] if baseline in values and label != baseline]
+        for label in others if out is not None else ():  # for its pages
             both = values[label][results.measure], values[baseline][results.measure]
             won.append(outcomes(None, place.judged, *both, measure=results.measure, names=(label, baseline)))
     comparison = Comparison(baseline, settings.correction, tuple(sets), tuple(failures))

@@ -25,13 +25,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from vtkit.data import hub
 from vtkit.system import console
 from vtkit.system.checksums import CHECKSUM, VERIFIED, changes, read_record, remembered, write_record
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import held, write_atomically
+from vtkit.system.results import adapter_of
 from vtkit.system.runtime import threads
 from vtkit.system.version import __version__
 
@@ -43,8 +42,6 @@ RECORDED_PACKAGES = (
 
 
 R = TypeVar("R")
-
-_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one for each kind of result
 
 
 @dataclass(frozen=True)
@@ -208,7 +205,7 @@ def _damage(folder: Path, kind: type[Any]) -> str | None:
 def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
     """The result in a manifest; None if it does not have the form of ``kind``."""
     try:
-        result: R = _reader(kind).validate_python(manifest["result"])
+        result: R = adapter_of(kind).validate_python(manifest["result"])
         return result
     except (KeyError, TypeError, ValueError):  # pydantic's own error is a ValueError
         return None

@@ -24,7 +24,7 @@ class Result:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The opposite of :meth:`to_json`; fields that the class does not have are ignored."""
-        return _adapter(cls).validate_python(dict(values))  # type: ignore[no-any-return]
+        return adapter_of(cls).validate_python(dict(values))  # type: ignore[no-any-return]
 
     def to_file(self, path: Path) -> None:
         """Write it to ``path`` as JSON."""
@@ -43,4 +43,4 @@ class Result:
             raise DataError(f"{path} is damaged ({type(error).__name__}). {remedy}") from error
 
 
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one for each class
+adapter_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one for each kind

@@ -39,9 +39,9 @@ CURVE_POINTS_EVERY = 10
 class TrainingRun:
     """How a training goes, whatever is trained."""
 
-    seed: (
-        int  # of the order of the texts, of all that is drawn, and of the dropout; further trainings have the next ones
-    )
+    seed: int
+    """Of the order of the texts, of all that is drawn, and of the dropout; further trainings have the next ones."""
+
     folder: Path  # of checkpoints, and of what teachers and rankings keep
     language: str = ""  # of the texts, for BM25
     report_to: Sequence[Reporter] = ()  # programs that show the curves meanwhile

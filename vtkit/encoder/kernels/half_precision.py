@@ -52,7 +52,8 @@ def _packs() -> bool:
 
 
 def _on_packed(weight: Tensor, bias: Tensor | None, states: Tensor) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(states.bfloat16(), weight, bias, "none", [], "")  # type: ignore[no-any-return]
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(states.bfloat16(), weight, bias, "none", [], "")
+    return product
 
 
 def _in_single_precision(part: nn.Linear, states: Tensor) -> Tensor:

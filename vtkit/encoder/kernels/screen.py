@@ -51,7 +51,7 @@ class Screen:
         """The screen of decoder rows ``weight``, (vocabulary, width), and ``bias``, (vocabulary,)."""
         weight, bias = weight.detach(), bias.detach().float()
         vocabulary, width = weight.shape
-        columns = _columns(width)
+        columns = -(-(width + 3) // 8) * 8  # three more, rounded up to a multiple that is fast
         gamma = _gamma(columns)
         rows = torch.zeros(vocabulary, columns, dtype=torch.bfloat16, device=weight.device)
         rows[:, :width] = weight
@@ -176,12 +176,6 @@ class CalibratedScreen:
         elif isinstance(self.chosen, LowRankScreen) and int(possible.count_nonzero()) > MOST * possible.numel():
             self.chosen = Screen.of(self.weight, self.bias)
         return possible
-
-
-def _columns(width: int) -> int:
-    """Columns of a :class:`Screen` over decoder rows of ``width``: three more, rounded up to a multiple that is
-    fast."""
-    return -(-(width + 3) // 8) * 8
 
 
 def _gamma(terms: int) -> float:

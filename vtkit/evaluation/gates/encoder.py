@@ -10,6 +10,7 @@ from sentence_transformers import SparseEncoder
 from vtkit.encoder.asymmetric import own_output
 from vtkit.encoder.calibrated import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.calibration import activation_rates, score_spread
+from vtkit.encoder.families import not_finite
 from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kinds import can_weigh
 from vtkit.encoder.masked import masked_dimensions
@@ -65,7 +66,7 @@ def vector_gates(
     if len(texts) < 3:
         del gates["ties"]
     wanted = [gate for gate in gates if gate not in section.off]
-    if wanted and not all(bool(parameter.sum().isfinite()) for parameter in encoder.parameters()):
+    if wanted and not_finite(encoder):
         advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
         return {wanted[0]: lambda: ("fail", "weights are not finite (NaN or infinite)", advice)}
     return gates
